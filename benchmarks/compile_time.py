@@ -24,7 +24,7 @@ from benchmarks import corpus
 from benchmarks.machine import describe, machine
 from tinycomp.driver.compiler import Compiler, load_graph, resolve_targets
 from tinycomp.ir.graph import Graph
-from tinycomp.memory.gc_pause import gc_paused
+from tinycomp.memory.interpreter import gc_paused
 from tinycomp.runtime.native.executor import Pool
 
 MODELS = ("resnet50", "bert_base", "mobilenet_v2", "gpt2_small", "whisper_encoder")

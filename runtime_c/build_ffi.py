@@ -61,7 +61,9 @@ def machine() -> str:
 
 def isas() -> list[str]:
     """Return the instruction sets to build, worst first: those in ``TINYCOMP_BUILD_ISAS``, or all of the processor."""
-    known = {"x86_64": "scalar helium avx2 avx512", "aarch64": "scalar helium neon"}.get(machine(), "scalar helium")
+    known = {"x86_64": "scalar helium neon avx2 avx512", "aarch64": "scalar helium neon"}.get(
+        machine(), "scalar helium"
+    )
     return (os.environ.get("TINYCOMP_BUILD_ISAS") or known).split()
 
 
@@ -101,13 +103,18 @@ def compile_flags() -> list[str]:
 def file_flags(source: str) -> list[str]:
     """Return the compiler flags that one file gets in addition.
 
-    What few run is compiled to less: scalar kernels where every newer processor has a better set, and those for Helium,
-    which only pack weights here. Functions that the library exports are inlined all the same, as nobody replaces them.
+    What few run is compiled to less: scalar kernels where every newer processor has a better set, and those for Helium
+    and on x86 for NEON, which only pack weights here. Functions that the library exports are inlined all the same, as
+    nobody replaces them.
     """
     name = Path(source).stem
     if not name.startswith("isa_"):
         return ["-fno-semantic-interposition"]
-    small = {"isa_helium": ["-Os"], "isa_scalar": ["-O2"] if len(isas()) > 2 else []}
+    small = {
+        "isa_helium": ["-Os"],
+        "isa_neon": ["-Os"] if machine() == "x86_64" else [],
+        "isa_scalar": ["-O2"] if len(isas()) > 2 else [],
+    }
     return [] if sanitizers() else small.get(name, [])
 
 
@@ -177,10 +184,13 @@ def make_ffi() -> cffi.FFI:
 
 
 def extensions() -> list[Extension]:
-    """Return the extension modules against Python's own interface: calls of the runtime, and guards of mapped files."""
-    direct = _extension("tinycomp.runtime._direct", "direct.c")
-    guard = _extension("tinycomp.memory._guard", "guard.c")
-    return [direct] if system() == "win" else [direct, guard]  # no file can be cut off there while it is mapped
+    """Return the extensions against Python's own interface: calls of the runtime, texts, and guards of mapped files."""
+    made = [
+        _extension("tinycomp.runtime._direct", "direct.c"),
+        _extension("tinycomp.runtime._texts", "texts.c"),
+        _extension("tinycomp.memory._guard", "guard.c"),
+    ]
+    return made[:-1] if system() == "win" else made  # no file can be cut off there while it is mapped
 
 
 def _extension(name: str, source: str) -> Extension:

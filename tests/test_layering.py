@@ -50,8 +50,11 @@ SEES: dict[str, frozenset[str]] = {
     "generation": frozenset({"errors", "runtime", "generation"}),
     "backend": COMPILING | {"backend"},
     "pytorch": COMPILING | {"pytorch"},
-    "cli": COMPILING | {"backend", "data", "quantization", "generation", "export_c", "cli", "__init__"},
-    "__init__": COMPILING | {"quantization", "generation", "export_c", "pytorch"},
+    "scoring": COMPILING | {"scoring"},
+    "serving": COMPILING | {"serving", "__init__"},
+    "cli": COMPILING
+    | {"backend", "data", "quantization", "generation", "export_c", "scoring", "serving", "cli", "__init__"},
+    "__init__": COMPILING | {"quantization", "generation", "export_c", "pytorch", "scoring"},
     "__main__": frozenset({"cli"}),
 }
 """What each part of the package may import, as parts or modules of one. A new part must be given its place here."""

@@ -114,12 +114,12 @@ def test_links_lead_somewhere(name: str) -> None:
     assert not broken
 
 
-@pytest.mark.parametrize("folder", ["docs", "examples"])
-def test_an_index_names_every_file(folder: str) -> None:
-    index = read(f"{folder}/README.md")
+@pytest.mark.parametrize(("index", "suffix"), [("docs/index.md", ".md"), ("examples/README.md", (".md", ".py"))])
+def test_an_index_names_every_file(index: str, suffix: str | tuple[str, ...]) -> None:
+    folder, _, name = index.partition("/")
     files = [Path(n).relative_to(folder).as_posix() for n in tracked() if n.startswith(f"{folder}/")]
-    pages = [name for name in files if name.endswith((".md", ".py")) and name != "README.md"]
-    assert not [name for name in pages if f"({name})" not in index]
+    pages = [page for page in files if page.endswith(suffix) and page != name]
+    assert not [page for page in pages if f"({page})" not in read(index)]
 
 
 def test_the_readme_begins_with_set_up_and_tests() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tinycomp.memory.gc_pause import gc_paused
+from tinycomp.memory.interpreter import gc_paused
 
 if TYPE_CHECKING:
     from tinycomp.driver.compiler import compile  # noqa: A004 - the public name
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tinycomp.runtime.device.interface import Device, DeviceBuffer, FaultPolicy
     from tinycomp.runtime.module import Module
     from tinycomp.runtime.requests import pipeline_requests
+    from tinycomp.scoring.score import score as score
     from tinycomp.target import Target
 
 _WHERE = {
@@ -46,6 +47,7 @@ _WHERE = {
     "pipeline_requests": ("tinycomp.runtime.requests", "pipeline_requests"),
     "quantize": ("tinycomp.quantization", "quantize"),
     "reject": ("tinycomp.rewrite", "reject"),
+    "score": ("tinycomp.scoring.score", "score"),
     "to_c": ("tinycomp.export_c", "to_c"),
     "to_ep_context": ("tinycomp.driver.ep_context", "export_ep_context"),
     "to_onnx": ("tinycomp.frontend", "export_model"),

@@ -30,12 +30,16 @@ class SafeConsole(Console):
 class FoldingTable(Table):
     """A table that becomes a list of its rows where its columns would be too narrow to be read.
 
-    Columns whose cells may be broken ask for as much as their longest cell, up to some letters; the others for all.
+    Columns whose cells may be broken ask for as much as their longest cell, up to some letters, and for their longest
+    word, up to some more; the others for all.
     """
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the table, or its rows below one another."""
-        if sum(map(_least, self.columns)) + 3 * len(self.columns) + 1 <= options.max_width:
+        least = [*map(_least, self.columns)]
+        if sum(least) + 3 * len(self.columns) + 1 <= options.max_width:
+            for column, width in zip(self.columns, least, strict=True):
+                column.min_width = width
             yield from super().__rich_console__(console, options)
             return
         if self.title:
@@ -46,6 +50,8 @@ class FoldingTable(Table):
 
 _LEAST = 14
 """Letters that a cell of words asks for, if it has as many."""
+_WORD = 20
+"""Letters of a word that is not broken; longer ones are, since they are paths and names."""
 
 
 def _least(column: Column) -> int:
@@ -55,7 +61,8 @@ def _least(column: Column) -> int:
     if column.no_wrap:
         return widest
     wanted = _LEAST + 4 if column.ratio else _LEAST
-    return max(min(widest, wanted), max((cell_len(word) for word in _plain(column.header).split()), default=0))
+    words = [cell_len(word) for cell in cells for word in cell.split()]
+    return max(min(widest, wanted), max((word for word in words if word <= _WORD), default=0))
 
 
 def _record(cells: Sequence[tuple[Column, str]]) -> Iterable[RenderableType]:

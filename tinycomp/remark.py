@@ -21,6 +21,7 @@ class Remark:
         reason: Why not, as one clause for the reader.
         progress: Share of the pattern that had matched, between 0 and 1; near misses are shown first.
         where: Label of the node at which a match failed, or an empty text.
+        remedy: What would mend it, or an empty text.
     """
 
     stage: str = ""
@@ -30,13 +31,15 @@ class Remark:
     reason: str = ""
     progress: float = 0.0
     where: str = ""
+    remedy: str = ""
 
     def __bool__(self) -> bool:
         return False
 
     def __str__(self) -> str:
         subject = self.rule or self.target
-        return f"{subject}: {self.reason}" if subject else self.reason
+        reason = f"{self.reason}; {self.remedy}" if self.remedy else self.reason
+        return f"{subject}: {reason}" if subject else reason
 
     def to_dict(self) -> dict[str, Any]:
         """Return the form that reports have in JSON, where the node stands above its remarks."""
@@ -46,12 +49,14 @@ class Remark:
             "rule": self.rule,
             "text": self.reason,
             "progress": self.progress,
+            **({"remedy": self.remedy} if self.remedy else {}),
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Remark:
         """Make a remark of what :meth:`to_dict` returned."""
-        return cls(data["stage"], (), data["target"], data["rule"], data["text"], data["progress"])
+        remedy = data.get("remedy", "")
+        return cls(data["stage"], (), data["target"], data["rule"], data["text"], data["progress"], remedy=remedy)
 
 
 def reject(reason: str) -> Remark:

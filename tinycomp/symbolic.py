@@ -121,7 +121,7 @@ class Expression:
 
     @functools.cached_property
     def depth(self) -> int:
-        """How many functions lie within each other: 0 for a polynomial over symbols."""
+        """Return how many functions lie within each other (0 for a polynomial over symbols)."""
         return max(atom.depth for monomial, _ in self._terms for atom, _ in monomial)
 
     @functools.cached_property

@@ -29,13 +29,28 @@ from tinycomp.memory.tiling import (
 )
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.spatial import Window, make_window
+from tinycomp.passes import legalize
 from tinycomp.rewrite import Composite, Match, P, Remark, ValuePattern, reject
 from tinycomp.rewrite.traits import attribute, is_structural
 from tinycomp.runtime.blob import Blob
 from tinycomp.runtime.csource.source import CSource, c_comment, c_identifier, c_number, c_string
 from tinycomp.runtime.device.interface import Activity, Device, DeviceBuffer, DeviceProgram, FaultPolicy
 from tinycomp.runtime.native.program import Program
-from tinycomp.target import Decline, Policy, Region, Split, Target, Tolerance, TransferCost, Verdict, split
+from tinycomp.target import (
+    Decline,
+    Policy,
+    QuantizationCheck,
+    QuantizationParameters,
+    QuantizationRule,
+    QuantizedLayer,
+    Region,
+    Split,
+    Target,
+    Tolerance,
+    TransferCost,
+    Verdict,
+    split,
+)
 from tinycomp.targets.common import activations, checks, composites
 from tinycomp.targets.common.quantized import patterns, reading
 
@@ -43,7 +58,7 @@ if TYPE_CHECKING:
     from tinycomp.driver.compiler import Model
     from tinycomp.frontend import Shapes
 
-API_VERSION = "1.2"
+API_VERSION = "1.3"
 """Version of what this module offers."""
 
 __all__ = [
@@ -81,6 +96,10 @@ __all__ = [
     "Place",
     "Policy",
     "Program",
+    "QuantizationCheck",
+    "QuantizationParameters",
+    "QuantizationRule",
+    "QuantizedLayer",
     "Region",
     "Remark",
     "Split",
@@ -107,6 +126,7 @@ __all__ = [
     "composites",
     "conversion_of",
     "is_structural",
+    "legalize",
     "make_window",
     "partitioned",
     "patterns",
@@ -136,7 +156,7 @@ def require_api(version: str) -> None:
         >>> require_api("1.0")
         >>> require_api("2.3")
         Traceback (most recent call last):
-        tinycomp.errors.TargetError: this tinycomp has another target API; expected 2.3, or a later 2.x; found 1.2...
+        tinycomp.errors.TargetError: this tinycomp has another target API; expected 2.3, or a later 2.x; found 1.3...
     """
     wanted, offered = (tuple(map(int, text.split("."))) for text in (version, API_VERSION))
     if wanted[0] != offered[0] or wanted > offered:

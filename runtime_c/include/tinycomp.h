@@ -203,12 +203,24 @@ void tc_program_assume_cache(tc_program *program, int64_t bytes);
 typedef struct tc_step_plan {
   int64_t units, scratch_bytes, state_bytes;
   const void *state; /* of the program, aligned to 64 bytes; NULL where there is none */
+  int32_t fixed;     /* whether the state is made of constants alone, and serves other sizes, too */
 } tc_step_plan;
 /* False where there is no such instruction, or it is control flow. */
 int32_t tc_program_plan(const tc_program *program, int64_t instruction, tc_step_plan *plan);
+/* The same at the sizes that a context of a program over sizes has. */
+int32_t tc_context_plan(const tc_context *context, int64_t instruction, tc_step_plan *plan);
+/* Numbers in a state: from an offset on `count` of `size` bytes each, and that so many times, `step` bytes apart. */
+typedef struct tc_numbers {
+  int64_t offset, count, size, times, step;
+} tc_numbers;
+/* The i-th numbers of several bytes in the state of such an instruction; false where there are no more. What is in none
+ * is bytes. */
+int32_t tc_program_numbers(const tc_program *program, int64_t instruction, int32_t i, tc_numbers *numbers);
 /* The i-th stretch of bytes that a run clears before it begins, of an output or of the arena (-1); false where there
  * are no more. */
 int32_t tc_program_cleared(const tc_program *program, int64_t i, int32_t *buffer, int64_t *begin, int64_t *end);
+/* The same at the sizes that a context of a program over sizes has. */
+int32_t tc_context_cleared(const tc_context *context, int64_t i, int32_t *buffer, int64_t *begin, int64_t *end);
 /* Bytes of packed weights and other state that the program owns alone. */
 int64_t tc_program_state_bytes(const tc_program *program);
 /* Bytes of a context of a finished program: arena, scratch of all threads, pointers. */

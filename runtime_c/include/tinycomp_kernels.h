@@ -897,6 +897,89 @@ typedef struct tc_count_ngrams_params {
   int64_t levels, skips, words;
 } tc_count_ngrams_params;
 
+/* ---- texts ---- */
+
+/* Texts are elements of type U64, spans of a heap of bytes: the first byte in the lower 32 bits, the number of bytes in
+ * the upper ones. A run fails where one leaves its heap. Kernels that make texts keep so many first bytes of the heap
+ * that they read, for what lies there in every heap; then texts follow, one behind the other. */
+
+/* text_concat: y[...] = a[...] and b[...] as one text; strides of 0 repeat. Operands: y (contiguous), its heap, a, its
+ * heap, b, its heap. */
+typedef struct tc_text_concat_params {
+  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
+  int64_t a_stride0, a_stride1, a_stride2, a_stride3, a_stride4, a_stride5, a_stride6, a_stride7;
+  int64_t b_stride0, b_stride1, b_stride2, b_stride3, b_stride4, b_stride5, b_stride6, b_stride7;
+  int64_t bytes, a_bytes, b_bytes; /* of the heaps */
+  int64_t kept;                    /* of the heap of a */
+} tc_text_concat_params;
+
+/* text_equal: y[...] = whether a[...] and b[...] are the same text; strides of 0 repeat. Operands: y (BOOL,
+ * contiguous), a, its heap, b, its heap. */
+typedef struct tc_text_equal_params {
+  int64_t size0, size1, size2, size3, size4, size5, size6, size7;
+  int64_t a_stride0, a_stride1, a_stride2, a_stride3, a_stride4, a_stride5, a_stride6, a_stride7;
+  int64_t b_stride0, b_stride1, b_stride2, b_stride3, b_stride4, b_stride5, b_stride6, b_stride7;
+  int64_t a_bytes, b_bytes; /* of the heaps */
+} tc_text_equal_params;
+
+/* text_lookup: y[texts], I64, is the number of each text in a table, or `missing`. The table is a hash table with open
+ * addressing: two words for each slot, of which there is a power of two, and the bytes of all texts. The first word is
+ * where a text begins among these times 2^32, plus its length and 1; or 0. The second one is its number. The hash is
+ * FNV-1a of 64 bits, plus its upper half. Operands: y, x, its heap, table. */
+typedef struct tc_text_lookup_params {
+  int64_t texts, x_bytes;
+  int64_t slots, words, missing;
+} tc_text_lookup_params;
+
+/* text_match: y[texts], BOOL, is whether an automaton accepts each text. It is I32: the class of every byte, by state
+ * the next one for each class, whether each state accepts; it begins in state 0, and -1 is a dead end. Operands: y, x,
+ * its heap, automaton. */
+typedef struct tc_text_match_params {
+  int64_t texts, x_bytes;
+  int64_t states, classes;
+} tc_text_match_params;
+
+/* text_normalize: those of x[count] that are no stop words, in another case if there is a table of it; one empty text
+ * if none is left. The table says what becomes of code points, see text_normalize.h. Stop words, in a table as of
+ * text_lookup, are compared in the case of the other table, if there is one. Operands: y (with room for all), how many
+ * there are (I64), the heap of y (only with a table of cases; otherwise it is that of x), x, its heap, cases, cases to
+ * compare, stop words. */
+typedef struct tc_text_normalize_params {
+  int64_t count, total, longest; /* texts, the bytes of all, and of one: no more may come */
+  int64_t bytes, x_bytes, kept;  /* of the heaps; three times the bytes of a text must be free in that of y */
+  int64_t case_pages, case_words;
+  int64_t stopped_pages, stopped_words;
+  int64_t stop_slots, stop_words;
+} tc_text_normalize_params;
+
+/* text_rows: y[texts, width] are the parts of each text, counts[texts] of them, filled up with one text. Operands: y,
+ * parts (with room for texts x most), counts (I64). */
+typedef struct tc_text_rows_params {
+  int64_t texts, width, most;
+  int64_t fill_start, fill_length; /* the span of what fills up */
+} tc_text_rows_params;
+
+/* What the parts of a text are. */
+enum tc_split {
+  TC_SPLIT_BETWEEN_SPACES = 0,
+  TC_SPLIT_BETWEEN_TEXTS = 1,   /* the pattern is a delimiter */
+  TC_SPLIT_MATCHES = 2,         /* the longest ones from the left of an automaton, as of text_match */
+  TC_SPLIT_BETWEEN_MATCHES = 3, /* of those that are not empty */
+  TC_SPLIT_LETTERS = 4
+};
+
+/* text_split: the parts of x[texts], one behind the other, in the heap of x; how many each text has, and the most that
+ * one has. Operands: parts (with room for texts x most), counts (I64 [texts]), the most (I64), x, its heap, pattern. */
+typedef struct tc_text_split_params {
+  int64_t texts, total, most; /* texts, the bytes of all, and the parts of one: no more may come */
+  int64_t x_bytes;
+  int64_t mode;      /* an enum tc_split */
+  int64_t limit;     /* between delimiters or spaces: how often a text is cut at most, -1 for no limit */
+  int64_t fewest;    /* letters of a part that counts */
+  int64_t delimiter; /* bytes */
+  int64_t states, classes;
+} tc_text_split_params;
+
 /* ---- recurrent networks ---- */
 
 enum tc_cell {

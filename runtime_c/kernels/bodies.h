@@ -96,3 +96,10 @@
 #include "random/dropout.h"
 
 #include "text/count_ngrams.h"
+#include "text/text_concat.h"
+#include "text/text_equal.h"
+#include "text/text_lookup.h"
+#include "text/text_match.h"
+#include "text/text_normalize.h"
+#include "text/text_rows.h"
+#include "text/text_split.h"

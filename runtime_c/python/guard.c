@@ -106,10 +106,27 @@ static PyObject *is_hit(PyObject *self, PyObject *number) {
   return one ? PyBool_FromLong(atomic_load(&one->hit)) : NULL;
 }
 
+/* What the module mmap does as well, but with the interpreter's lock, which other threads wait for meanwhile. */
+static PyObject *give_back(PyObject *self, PyObject *map) {
+  (void)self;
+  Py_buffer view;
+  if (PyObject_GetBuffer(map, &view, PyBUF_SIMPLE)) {
+    return NULL;
+  }
+#ifdef MADV_DONTNEED
+  Py_BEGIN_ALLOW_THREADS;
+  (void)madvise(view.buf, (size_t)view.len, MADV_DONTNEED); /* a wish: if it is refused, the pages stay */
+  Py_END_ALLOW_THREADS;
+#endif
+  PyBuffer_Release(&view);
+  Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"add", add, METH_VARARGS, "Guard a map, given its address and bytes; return its number, -1 if there is no room."},
     {"drop", drop, METH_O, "Forget a map, before it is unmapped."},
     {"is_hit", is_hit, METH_O, "Tell whether something behind the end of the file was read."},
+    {"give_back", give_back, METH_O, "Let the system have all pages of a map that are in memory."},
     {NULL, NULL, 0, NULL},
 };
 static struct PyModuleDef module = {

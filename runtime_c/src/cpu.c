@@ -18,7 +18,12 @@ bool tc_cpu_has_helium(void) {
 bool tc_cpu_has_neon(void) { return true; }
 
 bool tc_cpu_has_dotprod(void) { return tc_stated_dotprod(); }
-#elif defined(__x86_64__)
+#else
+bool tc_cpu_has_neon(void) { return false; }
+bool tc_cpu_has_dotprod(void) { return false; }
+#endif
+
+#if defined(__x86_64__)
 /* Every processor with AVX2 converts halves, too. */
 bool tc_cpu_has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 

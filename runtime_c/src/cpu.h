@@ -4,6 +4,18 @@
 
 #include <stdbool.h>
 
+#ifdef TC_STANDALONE /* projects are for what their compiler is told of */
+#ifdef __AVXVNNI__
+static inline bool tc_cpu_has_avxvnni(void) { return true; }
+#else
+static inline bool tc_cpu_has_avxvnni(void) { return false; }
+#endif
+#ifdef __ARM_FEATURE_DOTPROD
+static inline bool tc_cpu_has_dotprod(void) { return true; }
+#else
+static inline bool tc_cpu_has_dotprod(void) { return false; }
+#endif
+#else
 bool tc_cpu_has_scalar(void);
 /* Only where it is emulated. */
 bool tc_cpu_has_helium(void);
@@ -18,5 +30,6 @@ bool tc_cpu_has_dotprod(void);
 bool tc_cpu_has_avx512vnni(void);
 /* Whether it multiplies pairs of bfloat16. */
 bool tc_cpu_has_avx512bf16(void);
+#endif
 
 #endif

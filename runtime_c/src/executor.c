@@ -384,6 +384,14 @@ int32_t tc_context_work(const tc_context *context, int64_t instruction, tc_work 
   return true;
 }
 
+int32_t tc_context_plan(const tc_context *context, int64_t instruction, tc_step_plan *plan) {
+  return tc_step_plan_of(context->program, tc_instance_of(context), instruction, plan);
+}
+
+int32_t tc_context_cleared(const tc_context *context, int64_t i, int32_t *buffer, int64_t *begin, int64_t *end) {
+  return tc_stretch_of(tc_instance_of(context), i, buffer, begin, end);
+}
+
 /* Sets the pointers into the caller's buffers, after checking their alignment. */
 static int32_t resolve_buffers(const tc_program *program, tc_context *context, void *const *inputs,
                                void *const *outputs, tc_error *error) {
@@ -530,7 +538,8 @@ static int32_t take_size(tc_context *context, int64_t found_by, void *const *inp
     return TC_OK;
   }
   exchange_values(context);
-  if (refinish_behind(program, context, found_by, error)) {
+  if (refinish_behind(program, context, found_by, error) ||
+      tc_find_more_holes(program, &context->sized, context->arena, error)) {
     return error->code;
   }
   context->is_sized = true;

@@ -83,9 +83,8 @@ static const void *constant_data(const tc_program *program, const tc_instance *i
   return (const char *)(constant->table < 0 ? constant->data : instance->tables[constant->table]) + operand->offset;
 }
 
-/* Runs the prepare hook and checks everything that it stated. */
-static void prepare_step(const tc_program *program, tc_instance *instance, const tc_step *step, tc_prepare *prepare) {
-  const char *roles = tc_kernel_infos[step->kernel].signature;
+/* Runs the prepare hook. */
+static void ask(const tc_program *program, const tc_instance *instance, const tc_step *step, tc_prepare *prepare) {
   for (int i = 0; i < TC_MAX_OPERANDS; i++) {
     prepare->extents[i] = -1;
     prepare->alignments[i] = 1;
@@ -96,6 +95,12 @@ static void prepare_step(const tc_program *program, tc_instance *instance, const
         prepare->constants[i] ? available(program, instance, &step->operands[i]) - step->operands[i].offset : 0;
   }
   program->isa->kernels[step->kernel].prepare(prepare);
+}
+
+/* Runs it and checks everything that it stated. */
+static void prepare_step(const tc_program *program, tc_instance *instance, const tc_step *step, tc_prepare *prepare) {
+  const char *roles = tc_kernel_infos[step->kernel].signature;
+  ask(program, instance, step, prepare);
   for (int i = 0; i < step->operand_count && !tc_refused(prepare); i++) {
     bound_operand(program, instance, prepare, i, tc_role(roles[i]));
   }
@@ -269,6 +274,23 @@ static int32_t finish_step(tc_program *program, tc_step *step, tc_error *error) 
   memcpy(step->shared, prepare.shared, sizeof(step->shared));
   program->own.scratch_bytes = tc_max(program->own.scratch_bytes, prepare.scratch_bytes);
   return TC_OK;
+}
+
+int32_t tc_program_numbers(const tc_program *program, int64_t instruction, int32_t i, tc_numbers *numbers) {
+  tc_step_plan plan;
+  if (!tc_program_plan(program, instruction, &plan) || !plan.state) {
+    return false;
+  }
+  const tc_step *step = &program->own.steps[instruction];
+  tc_error error = {.code = TC_OK};
+  tc_prepare prepare = {
+      .params = step->params, .operands = step->operands, .l2_bytes = program->l2_bytes, .error = &error};
+  ask(program, &program->own, step, &prepare);
+  if (error.code || i < 0 || i >= prepare.number_count) {
+    return false;
+  }
+  *numbers = prepare.numbers[i];
+  return true;
 }
 
 /* Whether a step reads the same constants as the program's own. */

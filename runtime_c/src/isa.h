@@ -8,7 +8,7 @@
  * of them only defines the list itself. */
 #if defined(TC_ISA_LIST)
 #elif defined(__x86_64__)
-#define TC_ISA_LIST TC_ISA(scalar) TC_ISA(helium) TC_ISA(avx2) TC_ISA(avx512)
+#define TC_ISA_LIST TC_ISA(scalar) TC_ISA(helium) TC_ISA(neon) TC_ISA(avx2) TC_ISA(avx512)
 #elif defined(__aarch64__)
 #define TC_ISA_LIST TC_ISA(scalar) TC_ISA(helium) TC_ISA(neon)
 #else

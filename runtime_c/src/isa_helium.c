@@ -6,7 +6,7 @@
 #include "window.h"
 #include "isa.h"
 #include "nd.h"
-#include "mve.h"
+#include "arm_vectors.h"
 #include "simd_helium.h"
 
 #ifndef TC_EMULATES_HELIUM

@@ -1,5 +1,7 @@
-/* The kernels for 64-bit Arm, where NEON is always there. */
+/* The kernels for 64-bit Arm, where NEON is always there. On other machines weights are packed for them. */
+#ifdef __aarch64__
 #include <arm_neon.h>
+#endif
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +9,10 @@
 #include "window.h"
 #include "isa.h"
 #include "nd.h"
+#ifndef __aarch64__
+#include "arm_vectors.h"
+#define TC_PACKS_ONLY
+#endif
 #include "simd_neon.h"
 
 #define TC_ISA_SUFFIX neon

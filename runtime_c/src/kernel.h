@@ -17,14 +17,16 @@ typedef _Atomic(const char *) tc_failure;
 #define tc_memmove memmove
 #endif
 
-enum { TC_MAX_OPERANDS = 16, TC_MAX_SHARED = 12 };
+enum { TC_MAX_OPERANDS = 16, TC_MAX_SHARED = 12, TC_MAX_NUMBERS = 10 };
 
 /* Which bytes of an operand a call reads, or certainly writes, from the operand's offset on: rows that are `stride`
  * bytes apart. Where that is no such pattern, `rows` is -1: all of the extent may be read, and none of it need be
  * written. */
 typedef struct tc_reach {
   int64_t rows, stride, columns, extent; /* in bytes but for the rows; the extent is from first to last */
-  bool counted;                          /* written as far as another operand counts, which only a run shows */
+  int32_t counter;                       /* the operand that counts how much of this one holds values, or 0 */
+  int64_t counted_bytes;                 /* what each of these takes, from the first byte on; 0 where segments have a
+                                            count each, and only who reads the same counts knows what is written */
 } tc_reach;
 
 /* One kernel call while its program is being finished. A kernel's prepare function reads the first part and fills the
@@ -48,6 +50,8 @@ typedef struct tc_prepare {
   int64_t state_bytes;           /* program-owned memory for packed weights and derived figures */
   int64_t shared[TC_MAX_SHARED]; /* what the state depends on besides constants and its size, see tc_share */
   bool shareable;
+  tc_numbers numbers[TC_MAX_NUMBERS]; /* in the state, see tc_state_numbers */
+  int32_t number_count;
   tc_error *error;
 } tc_prepare;
 
@@ -100,9 +104,16 @@ bool tc_random_bytes(void *to, size_t bytes);
 
 /* ---- for prepare functions ---- */
 
+/* Kernels that stand alone have these for themselves where sizes are known only in a run. */
+#ifdef TC_SIZED
+#define TC_HOOK static
+#else
+#define TC_HOOK
+#endif
+
 /* Refuses the call with a printf-style message. */
-void tc_refuse(tc_prepare *prepare, const char *format, ...) __attribute__((format(printf, 2, 3)));
-bool tc_refused(const tc_prepare *prepare);
+TC_HOOK void tc_refuse(tc_prepare *prepare, const char *format, ...) __attribute__((format(printf, 2, 3)));
+TC_HOOK bool tc_refused(const tc_prepare *prepare);
 
 /* Returns from the prepare function with a message unless the condition holds. */
 #define TC_REQUIRE(prepare, condition, ...) \
@@ -115,7 +126,7 @@ bool tc_refused(const tc_prepare *prepare);
 
 /* Product of non-negative factors; refuses a negative factor, and returns 0. What passes TC_MAX_BYTES is refused, too,
  * where one factor is 0 by what the others are: afterwards each of them is a size. */
-int64_t tc_product(tc_prepare *prepare, const int64_t *factors, int count);
+TC_HOOK int64_t tc_product(tc_prepare *prepare, const int64_t *factors, int count);
 
 /* The same for a few factors, inlined: every new size asks for hundreds of products. */
 static inline int64_t tc_small_product(tc_prepare *prepare, const int64_t *factors, int count) {
@@ -133,25 +144,31 @@ static inline int64_t tc_small_product(tc_prepare *prepare, const int64_t *facto
                    (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
 
 /* Elements spanned by `rows` rows of `columns` elements that are `stride` apart; 0 if there are none. */
-int64_t tc_span(tc_prepare *prepare, int64_t rows, int64_t stride, int64_t columns);
+TC_HOOK int64_t tc_span(tc_prepare *prepare, int64_t rows, int64_t stride, int64_t columns);
 
 /* States that the call touches `elements` elements of `element_size` bytes of an operand, and moves all of them; absent
  * operands are ignored. */
-void tc_touch(tc_prepare *prepare, int operand, int64_t elements, int element_size);
+TC_HOOK void tc_touch(tc_prepare *prepare, int operand, int64_t elements, int element_size);
 
 /* Likewise `rows` rows of `columns` elements that are `stride` apart; what lies between them is not moved. */
-void tc_touch_rows(tc_prepare *prepare, int operand, int64_t rows, int64_t stride, int64_t columns, int element_size);
+TC_HOOK void tc_touch_rows(tc_prepare *prepare, int operand, int64_t rows, int64_t stride, int64_t columns,
+                           int element_size);
 
 /* Likewise matrices in two dimensions of batches; where a stride is 0, the same elements are moved once. */
-void tc_touch_matrices(tc_prepare *prepare, int operand, const int64_t sizes[4], const int64_t strides[4],
-                       int element_size);
+TC_HOOK void tc_touch_matrices(tc_prepare *prepare, int operand, const int64_t sizes[4], const int64_t strides[4],
+                               int element_size);
 
-/* States, after what is touched, that not all of a result need be written: nothing of it for certain, or as much as
- * another result counts. */
+/* States, after what is touched, that nothing of a result need be written. */
 static inline void tc_writes_some(tc_prepare *prepare, int operand) {
   prepare->reaches[operand] = (tc_reach){.rows = -1};
 }
-static inline void tc_writes_counted(tc_prepare *prepare, int operand) { prepare->reaches[operand].counted = true; }
+
+/* States, after what is touched, that of an operand as much is written, or read, as another one counts, which is not
+ * the first: so many times `bytes` of it, or with 0 bytes something of each segment. */
+static inline void tc_counted(tc_prepare *prepare, int operand, int counter, int64_t bytes) {
+  prepare->reaches[operand].counter = counter;
+  prepare->reaches[operand].counted_bytes = bytes;
+}
 
 /* States, after what is touched, that only so many elements have to be moved. */
 static inline void tc_move(tc_prepare *prepare, int operand, double elements, int64_t element_size) {
@@ -159,27 +176,46 @@ static inline void tc_move(tc_prepare *prepare, int operand, double elements, in
 }
 
 /* Product of sizes for the work, where none is too large. */
-double tc_count(const int64_t *factors, int count);
+TC_HOOK double tc_count(const int64_t *factors, int count);
 #define TC_COUNT(...) \
   tc_count((const int64_t[]){__VA_ARGS__}, (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
 
 /* The elements that an operand holds whose strides are 0 where it repeats. */
-double tc_distinct(const int64_t *sizes, const int64_t *strides, int dimensions);
+TC_HOOK double tc_distinct(const int64_t *sizes, const int64_t *strides, int dimensions);
 
 /* Adds operations on numbers of an enum tc_type to the work. */
-void tc_operate(tc_prepare *prepare, int64_t type, double operations);
+TC_HOOK void tc_operate(tc_prepare *prepare, int64_t type, double operations);
 
 /* States that the state is made of constants and these figures alone, and never changes: programs may share it. */
-void tc_share(tc_prepare *prepare, const int64_t *figures, int count);
+TC_HOOK void tc_share(tc_prepare *prepare, const int64_t *figures, int count);
 #define TC_SHARE(prepare, ...) \
   tc_share((prepare), (const int64_t[]){__VA_ARGS__}, (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
+
+/* States that there are numbers in the state, from an offset on `count` of `size` bytes each, so many times, `step`
+ * bytes apart. A processor of the other byte order has their bytes the other way round. Where a lane holds two numbers
+ * of 16 bits, it is these. */
+static inline void tc_state_repeats(tc_prepare *prepare, int64_t offset, int64_t count, int64_t size, int64_t times,
+                                    int64_t step) {
+  prepare->numbers[prepare->number_count++] = (tc_numbers){offset, count, size, times, step};
+}
+
+/* The same, once. */
+static inline void tc_state_numbers(tc_prepare *prepare, int64_t offset, int64_t count, int64_t size) {
+  tc_state_repeats(prepare, offset, count, size, 1, 0);
+}
+
+/* States that the state is nothing but numbers of `size` bytes. */
+static inline void tc_state_of(tc_prepare *prepare, int64_t bytes, int64_t size) {
+  prepare->state_bytes = bytes;
+  tc_state_numbers(prepare, 0, bytes / size, size);
+}
 
 static inline bool tc_present(const tc_prepare *prepare, int operand) {
   return prepare->operands[operand].space != TC_NONE;
 }
 
 /* Refuses an activation that does not exist or whose bounds make no sense. */
-void tc_check_activation(tc_prepare *prepare, int64_t activation, float a, float b);
+TC_HOOK void tc_check_activation(tc_prepare *prepare, int64_t activation, float a, float b);
 
 /* ---- for run functions ---- */
 

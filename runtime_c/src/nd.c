@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-void tc_nd_touch(tc_prepare *prepare, int operand, const int64_t sizes[TC_ND_DIMS], const int64_t strides[TC_ND_DIMS],
-                 int element_size) {
+TC_HOOK void tc_nd_touch(tc_prepare *prepare, int operand, const int64_t sizes[TC_ND_DIMS],
+                         const int64_t strides[TC_ND_DIMS], int element_size) {
   const int64_t count = tc_small_product(prepare, sizes, TC_ND_DIMS);
   int64_t span = 1;
   for (int i = 0; i < TC_ND_DIMS && !tc_refused(prepare); i++) {
@@ -20,7 +20,8 @@ void tc_nd_touch(tc_prepare *prepare, int operand, const int64_t sizes[TC_ND_DIM
   }
 }
 
-void tc_nd_require_forward(tc_prepare *prepare, const int64_t sizes[TC_ND_DIMS], const int64_t strides[TC_ND_DIMS]) {
+TC_HOOK void tc_nd_require_forward(tc_prepare *prepare, const int64_t sizes[TC_ND_DIMS],
+                                   const int64_t strides[TC_ND_DIMS]) {
   if (tc_small_product(prepare, sizes, TC_ND_DIMS) == 0) {
     return;
   }
@@ -29,13 +30,13 @@ void tc_nd_require_forward(tc_prepare *prepare, const int64_t sizes[TC_ND_DIMS],
   }
 }
 
-tc_nd tc_nd_make(const int64_t sizes[TC_ND_DIMS]) {
+TC_HOOK tc_nd tc_nd_make(const int64_t sizes[TC_ND_DIMS]) {
   tc_nd nd = {.rank = TC_ND_DIMS};
   memcpy(nd.sizes, sizes, sizeof(nd.sizes));
   return nd;
 }
 
-void tc_nd_add(tc_nd *nd, const int64_t strides[TC_ND_DIMS]) {
+TC_HOOK void tc_nd_add(tc_nd *nd, const int64_t strides[TC_ND_DIMS]) {
   memcpy(nd->strides[nd->views], strides, sizeof(nd->strides[0]));
   for (int i = 0; i < nd->rank; i++) {
     if (strides[i] < 0 && nd->sizes[i] > 0) {
@@ -45,7 +46,7 @@ void tc_nd_add(tc_nd *nd, const int64_t strides[TC_ND_DIMS]) {
   nd->views++;
 }
 
-void tc_nd_add_contiguous(tc_nd *nd) {
+TC_HOOK void tc_nd_add_contiguous(tc_nd *nd) {
   int64_t strides[TC_ND_DIMS], product = 1;
   for (int i = TC_ND_DIMS - 1; i >= 0; i--) {
     strides[i] = product;
@@ -72,7 +73,7 @@ static void move_dimension(tc_nd *nd, int to, int from) {
   }
 }
 
-void tc_nd_collapse(tc_nd *nd) {
+TC_HOOK void tc_nd_collapse(tc_nd *nd) {
   int kept = 0;
   for (int i = 0; i < nd->rank; i++) {
     if (nd->sizes[i] == 1) {
@@ -102,14 +103,14 @@ static void swap(int64_t *a, int64_t *b) {
   *b = old;
 }
 
-void tc_nd_swap(tc_nd *nd, int i, int j) {
+TC_HOOK void tc_nd_swap(tc_nd *nd, int i, int j) {
   swap(&nd->sizes[i], &nd->sizes[j]);
   for (int v = 0; v < nd->views; v++) {
     swap(&nd->strides[v][i], &nd->strides[v][j]);
   }
 }
 
-int64_t tc_nd_count(const tc_nd *nd) {
+TC_HOOK int64_t tc_nd_count(const tc_nd *nd) {
   int64_t count = 1;
   for (int i = 0; i < nd->rank; i++) {
     count *= nd->sizes[i];
@@ -117,7 +118,7 @@ int64_t tc_nd_count(const tc_nd *nd) {
   return count;
 }
 
-tc_rows tc_rows_make(const tc_nd *nd, int64_t piece) {
+TC_HOOK tc_rows tc_rows_make(const tc_nd *nd, int64_t piece) {
   const int64_t row = nd->sizes[nd->rank - 1];
   const int64_t pieces = tc_ceil_div(row, piece);
   return (tc_rows){*nd, piece, pieces, row ? tc_nd_count(nd) / row * pieces : 0};

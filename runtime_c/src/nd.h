@@ -22,26 +22,27 @@ typedef struct tc_nd {
 
 /* States what a call touches of an operand with these strides, the operand's offset being that of the lowest element,
  * and that it moves each of its elements once. Refuses sizes and strides whose arithmetic could overflow. */
-void tc_nd_touch(tc_prepare *prepare, int operand, const int64_t sizes[TC_ND_DIMS], const int64_t strides[TC_ND_DIMS],
-                 int element_size);
+TC_HOOK void tc_nd_touch(tc_prepare *prepare, int operand, const int64_t sizes[TC_ND_DIMS],
+                         const int64_t strides[TC_ND_DIMS], int element_size);
 
 /* What is reached with strides that are not negative: dimensions are joined to rows, that of the least stride first. */
-tc_reach tc_reach_of(const int64_t *sizes, const int64_t *strides, int dimensions, int element_size);
+TC_HOOK tc_reach tc_reach_of(const int64_t *sizes, const int64_t *strides, int dimensions, int element_size);
 
 /* Refuses strides that would write an element twice by not moving at all, or walk backwards. */
-void tc_nd_require_forward(tc_prepare *prepare, const int64_t sizes[TC_ND_DIMS], const int64_t strides[TC_ND_DIMS]);
+TC_HOOK void tc_nd_require_forward(tc_prepare *prepare, const int64_t sizes[TC_ND_DIMS],
+                                   const int64_t strides[TC_ND_DIMS]);
 
 /* A full iteration space without views; only for sizes that tc_nd_touch has accepted. */
-tc_nd tc_nd_make(const int64_t sizes[TC_ND_DIMS]);
-void tc_nd_add(tc_nd *nd, const int64_t strides[TC_ND_DIMS]);
+TC_HOOK tc_nd tc_nd_make(const int64_t sizes[TC_ND_DIMS]);
+TC_HOOK void tc_nd_add(tc_nd *nd, const int64_t strides[TC_ND_DIMS]);
 /* Adds the view of a row-major tensor without gaps. */
-void tc_nd_add_contiguous(tc_nd *nd);
+TC_HOOK void tc_nd_add_contiguous(tc_nd *nd);
 /* Drops dimensions of size 1, and joins neighbours that every view walks as one. */
-void tc_nd_collapse(tc_nd *nd);
+TC_HOOK void tc_nd_collapse(tc_nd *nd);
 /* Exchanges two dimensions of the iteration. */
-void tc_nd_swap(tc_nd *nd, int i, int j);
+TC_HOOK void tc_nd_swap(tc_nd *nd, int i, int j);
 /* Elements in all. */
-int64_t tc_nd_count(const tc_nd *nd);
+TC_HOOK int64_t tc_nd_count(const tc_nd *nd);
 
 /* A collapsed space cut into units: pieces of at most `piece` elements of rows along the last dimension. */
 typedef struct tc_rows {
@@ -50,7 +51,20 @@ typedef struct tc_rows {
   int64_t units;
 } tc_rows;
 
-tc_rows tc_rows_make(const tc_nd *nd, int64_t piece);
+TC_HOOK tc_rows tc_rows_make(const tc_nd *nd, int64_t piece);
+
+/* States that the state begins with such a space, and then has nothing but int64 until an offset. */
+static inline void tc_state_rows(tc_prepare *prepare, size_t end) {
+  const int64_t first = offsetof(tc_nd, sizes);
+  tc_state_numbers(prepare, 0, first / (int64_t)sizeof(int), sizeof(int));
+  tc_state_numbers(prepare, first, ((int64_t)end - first) / (int64_t)sizeof(int64_t), sizeof(int64_t));
+}
+
+/* States that the state is such a space. */
+static inline void tc_state_is_rows(tc_prepare *prepare) {
+  prepare->state_bytes = sizeof(tc_rows);
+  tc_state_rows(prepare, sizeof(tc_rows));
+}
 
 /* Where a walk over units is. */
 typedef struct tc_rows_walk {

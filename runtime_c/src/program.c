@@ -444,23 +444,32 @@ int64_t tc_program_state_bytes(const tc_program *program) { return program->stat
 
 void tc_program_assume_cache(tc_program *program, int64_t bytes) { program->l2_bytes = bytes; }
 
-int32_t tc_program_plan(const tc_program *program, int64_t instruction, tc_step_plan *plan) {
+int32_t tc_step_plan_of(const tc_program *program, const tc_instance *instance, int64_t instruction,
+                        tc_step_plan *plan) {
   if (!program->finished || instruction < 0 || instruction >= program->step_count ||
-      program->own.steps[instruction].control) {
+      instance->steps[instruction].control) {
     return false;
   }
-  const tc_step *step = &program->own.steps[instruction];
-  *plan = (tc_step_plan){step->units, step->scratch_bytes, step->state_bytes, step->state};
+  const tc_step *step = &instance->steps[instruction];
+  *plan = (tc_step_plan){step->units, step->scratch_bytes, step->state_bytes, step->state, step->shareable};
   return true;
 }
 
-int32_t tc_program_cleared(const tc_program *program, int64_t i, int32_t *buffer, int64_t *begin, int64_t *end) {
-  if (i < 0 || i >= program->own.holes.count) {
+int32_t tc_program_plan(const tc_program *program, int64_t instruction, tc_step_plan *plan) {
+  return tc_step_plan_of(program, &program->own, instruction, plan);
+}
+
+int32_t tc_stretch_of(const tc_instance *instance, int64_t i, int32_t *buffer, int64_t *begin, int64_t *end) {
+  if (i < 0 || i >= instance->holes.count) {
     return false;
   }
-  const tc_stretch *stretch = &program->own.holes.items[i];
+  const tc_stretch *stretch = &instance->holes.items[i];
   *buffer = stretch->buffer;
   *begin = stretch->begin;
   *end = stretch->end;
   return true;
+}
+
+int32_t tc_program_cleared(const tc_program *program, int64_t i, int32_t *buffer, int64_t *begin, int64_t *end) {
+  return tc_stretch_of(&program->own, i, buffer, begin, end);
 }

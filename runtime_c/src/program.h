@@ -178,6 +178,13 @@ int32_t tc_note_value(tc_program *program, int64_t value, tc_error *error);
 /* The same where the sizes of its buffers or the words of its tables change. */
 int32_t tc_note_dependencies(tc_program *program, const tc_step *step, tc_error *error);
 
+/* What a step's kernel is called with; false where there is no such step, or it runs bodies. */
+int32_t tc_step_plan_of(const tc_program *program, const tc_instance *instance, int64_t instruction,
+                        tc_step_plan *plan);
+
+/* The i-th stretch that a run clears; false where there are no more. */
+int32_t tc_stretch_of(const tc_instance *instance, int64_t i, int32_t *buffer, int64_t *begin, int64_t *end);
+
 /* Frees a step's state, or gives it back to those who share it. */
 void tc_step_drop_state(tc_program *program, tc_step *step);
 

@@ -13,11 +13,17 @@ enum { TC_LANES = 4 };
 typedef float32x4_t tc_vf;
 typedef uint32x4_t tc_vm;
 
+#ifdef __aarch64__
+#define NEON_REGISTER "+w"
+#else /* where only weights are packed */
+#define NEON_REGISTER "+m"
+#endif
+
 TC_INLINE tc_vf tc_vf_set1(float x) { return vdupq_n_f32(x); }
 TC_INLINE tc_vf tc_vf_load(const float *p) { return vld1q_f32(p); }
 /* Keeps a loaded vector in its register: the compiler may not load it again at each use. */
 TC_INLINE tc_vf tc_vf_keep(tc_vf v) {
-  __asm__("" : "+w"(v));
+  __asm__("" : NEON_REGISTER(v));
   return v;
 }
 TC_INLINE void tc_vf_store(float *p, tc_vf v) { vst1q_f32(p, v); }
@@ -83,7 +89,7 @@ typedef int32x4_t tc_vi;
 TC_INLINE tc_vi tc_vi_set1(int32_t x) { return vdupq_n_s32(x); }
 /* Keeps the compiler from taking two results of this operand for one. */
 TC_INLINE tc_vi tc_vi_keep(tc_vi v) {
-  __asm__("" : "+w"(v));
+  __asm__("" : NEON_REGISTER(v));
   return v;
 }
 TC_INLINE tc_vi tc_vi_load(const void *p) { return vreinterpretq_s32_u8(vld1q_u8(p)); }
@@ -128,10 +134,13 @@ TC_INLINE tc_vi tc_vi_down(tc_vi a, int n) {
 enum { TC_DOT4_CODES_MOST = 127 };
 TC_INLINE bool tc_has_dot4_codes(void) { return tc_cpu_has_dotprod(); }
 TC_INLINE tc_vi tc_vi_dot4_codes(const bool native, tc_vi sum, tc_vi codes, tc_vi b) {
+#ifdef __aarch64__
   if (native) {
     __asm__(".arch armv8.2-a+dotprod\n\tsdot %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(codes), "w"(b));
     return sum;
   }
+#endif
+  (void)native;
   const int8x16_t x = vreinterpretq_s8_s32(codes), w = vreinterpretq_s8_s32(b);
   const int16x8_t low = vmull_s8(vget_low_s8(x), vget_low_s8(w)), high = vmull_high_s8(x, w);
   return vpadalq_s16(sum, vpaddq_s16(low, high));

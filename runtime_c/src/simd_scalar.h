@@ -137,9 +137,18 @@ TC_INLINE tc_vi tc_vf_to_bounds(const tc_bounds *b, tc_vf v) {
   return (int32_t)__uqadd8(above, (uint32_t)b->room) + b->back;
 }
 #endif
+/* Two numbers of 16 bits as they would follow each other in memory. */
+TC_INLINE tc_vi tc_vi_halves(int32_t first, int32_t second) {
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+  const int32_t low = second, high = first;
+#else
+  const int32_t low = first, high = second;
+#endif
+  return (int32_t)((uint32_t)(uint16_t)low | (uint32_t)high << 16);
+}
 TC_INLINE tc_vi tc_vi_widen_bytes(const void *p) {
   const int8_t *halves = p;
-  return (int32_t)((uint32_t)(uint16_t)halves[0] | (uint32_t)halves[1] << 16);
+  return tc_vi_halves(halves[0], halves[1]);
 }
 /* Two vectors of pairs, whose bytes lie crossed. */
 TC_INLINE void tc_vi_widen_two(const void *p, tc_vi v[2]) {
@@ -149,13 +158,13 @@ TC_INLINE void tc_vi_widen_two(const void *p, tc_vi v[2]) {
   v[1] = tc_odd_bytes(bytes);
 #else
   const int8_t *bytes = p;
-  v[0] = (int32_t)((uint32_t)(uint16_t)bytes[0] | (uint32_t)bytes[2] << 16);
-  v[1] = (int32_t)((uint32_t)(uint16_t)bytes[1] | (uint32_t)bytes[3] << 16);
+  v[0] = tc_vi_halves(bytes[0], bytes[2]);
+  v[1] = tc_vi_halves(bytes[1], bytes[3]);
 #endif
 }
 TC_INLINE tc_vi tc_vi_widen_unsigned_bytes(const void *p) {
   const uint8_t *halves = p;
-  return halves[0] | halves[1] << 16;
+  return tc_vi_halves(halves[0], halves[1]);
 }
 /* Unsigned bytes as numbers of 16 bits, any number of them. */
 TC_INLINE void tc_widen_unsigned(uint16_t *to, const uint8_t *from, ptrdiff_t count) {
@@ -262,8 +271,8 @@ TC_INLINE tc_vi tc_vi_load_signed_bytes(const void *p) { return *(const int8_t *
 TC_INLINE tc_vi tc_vi_low_nibble(tc_vi v) { return (int32_t)((uint32_t)v << 28) >> 28; }
 TC_INLINE tc_vi tc_vi_high_nibble(tc_vi v) { return v >> 4; }
 TC_INLINE tc_vi tc_vi_load_bytes(const uint8_t *p) { return *p; }
-TC_INLINE tc_vi tc_vi_pair_bytes(const uint8_t *first, const uint8_t *second) { return *first | *second << 16; }
-TC_INLINE tc_vi tc_vi_pair_byte(const uint8_t *p) { return *p; }
+TC_INLINE tc_vi tc_vi_pair_bytes(const uint8_t *first, const uint8_t *second) { return tc_vi_halves(*first, *second); }
+TC_INLINE tc_vi tc_vi_pair_byte(const uint8_t *p) { return tc_vi_halves(*p, 0); }
 TC_INLINE void tc_vi_store_bytes_first(uint8_t *p, tc_vi v, int64_t n) {
   if (n > 0) {
     *p = (uint8_t)v;

@@ -1,7 +1,7 @@
 /* Checks of window geometry. */
 #include "window.h"
 
-void tc_check_window(tc_prepare *prepare, const tc_window *w) {
+TC_HOOK void tc_check_window(tc_prepare *prepare, const tc_window *w) {
   enum { MOST = 1 << 24 }; /* a product of two stays far below 2^63 */
   const int64_t sizes[] = {w->batch, w->height, w->width, w->out_height, w->out_width, w->pad_top, w->pad_left};
   for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -16,7 +16,7 @@ void tc_check_window(tc_prepare *prepare, const tc_window *w) {
   }
 }
 
-void tc_touch_image(tc_prepare *prepare, int operand, int64_t batch, int64_t height, int64_t width, int64_t stride,
-                    int64_t channels, int element_size) {
+TC_HOOK void tc_touch_image(tc_prepare *prepare, int operand, int64_t batch, int64_t height, int64_t width,
+                            int64_t stride, int64_t channels, int element_size) {
   tc_touch_rows(prepare, operand, TC_PRODUCT(prepare, batch, height, width), stride, channels, element_size);
 }

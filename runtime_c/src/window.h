@@ -20,10 +20,10 @@ typedef struct tc_window {
                (p)->pad_top, (p)->pad_left})
 
 /* Refuses sizes that make no sense or that could overflow the sums and products of positions. */
-void tc_check_window(tc_prepare *prepare, const tc_window *window);
+TC_HOOK void tc_check_window(tc_prepare *prepare, const tc_window *window);
 
 /* States what is touched of images whose pixels are `stride` apart. */
-void tc_touch_image(tc_prepare *prepare, int operand, int64_t batch, int64_t height, int64_t width, int64_t stride,
-                    int64_t channels, int element_size);
+TC_HOOK void tc_touch_image(tc_prepare *prepare, int operand, int64_t batch, int64_t height, int64_t width,
+                            int64_t stride, int64_t channels, int element_size);
 
 #endif

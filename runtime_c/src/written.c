@@ -3,11 +3,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* No program that a compiler writes comes near these: with them the walk is linear in the number of steps. */
+enum { MOST_SPANS = 4096, MOST_COLUMNS = 256, MOST_COUNTED = 256 };
+
 /* Columns that are written in rows: the bytes that they have in the first of them. */
 typedef struct tc_columns {
   int64_t rows, stride;
   tc_stretches first;
 } tc_columns;
+
+/* Segments that hold values up to the counts that lie elsewhere. */
+typedef struct tc_counted_segments {
+  tc_stretch segments, counts;
+} tc_counted_segments;
 
 /* What is known while going through the steps. */
 typedef struct tc_walk {
@@ -16,7 +24,9 @@ typedef struct tc_walk {
   tc_stretches written;
   tc_stretches kept; /* what setup instructions write, for runs to come */
   tc_columns *columns;
-  int64_t columns_count, columns_capacity;
+  int64_t columns_count, columns_capacity, oldest_columns;
+  tc_counted_segments *counted;
+  int64_t counted_count, counted_capacity;
   bool enough; /* memory */
 } tc_walk;
 
@@ -43,8 +53,9 @@ static int64_t find(const tc_stretches *spans, int32_t buffer, int64_t begin) {
   return low;
 }
 
-/* Adds a span, joined with those that it meets; false without memory. */
-static bool add(tc_stretches *spans, tc_stretch span) {
+/* Adds a span, joined with those that it meets; false without memory. Where there are too many, it is left out, or
+ * with `all` the one before it takes in what lies in between. */
+static bool add(tc_stretches *spans, tc_stretch span, bool all) {
   const int64_t first = find(spans, span.buffer, span.begin);
   int64_t behind = first;
   while (behind < spans->count && spans->items[behind].buffer == span.buffer &&
@@ -52,6 +63,15 @@ static bool add(tc_stretches *spans, tc_stretch span) {
     span.begin = tc_min(span.begin, spans->items[behind].begin);
     span.end = tc_max(span.end, spans->items[behind].end);
     behind++;
+  }
+  if (behind == first && spans->count >= MOST_SPANS) {
+    if (!all) {
+      return true;
+    }
+    if (first > 0 && spans->items[first - 1].buffer == span.buffer) {
+      spans->items[first - 1].end = span.end;
+      return true;
+    }
   }
   if (behind == first && !tc_reserve((void **)&spans->items, spans->count, &spans->capacity, sizeof(tc_stretch))) {
     return false;
@@ -79,6 +99,13 @@ static tc_columns *columns_of(tc_walk *walk, const tc_reach *reach, bool make) {
       return &walk->columns[i];
     }
   }
+  if (make && walk->columns_count == MOST_COLUMNS) { /* the oldest are forgotten */
+    tc_columns *oldest = &walk->columns[walk->oldest_columns++ % MOST_COLUMNS];
+    oldest->rows = reach->rows;
+    oldest->stride = reach->stride;
+    oldest->first.count = 0;
+    return oldest;
+  }
   if (!make || !tc_reserve((void **)&walk->columns, walk->columns_count, &walk->columns_capacity, sizeof(tc_columns))) {
     walk->enough = walk->enough && !make;
     return NULL;
@@ -89,18 +116,21 @@ static tc_columns *columns_of(tc_walk *walk, const tc_reach *reach, bool make) {
 
 static void write_span(tc_walk *walk, tc_stretch span, const tc_reach *reach) {
   if (reach->rows == 1) {
-    walk->enough = walk->enough && add(&walk->written, span);
+    walk->enough = walk->enough && add(&walk->written, span, false);
   } else if (reach->rows > 1) {
     tc_columns *columns = columns_of(walk, reach, true);
     const tc_stretch first = {span.buffer, span.begin, span.begin + reach->columns};
-    if (!columns || !add(&columns->first, first)) {
+    if (!columns || !add(&columns->first, first, false)) {
       walk->enough = false;
       return;
     }
-    const tc_stretch *all = &columns->first.items[find(&columns->first, first.buffer, first.begin)];
-    if (all->end - all->begin >= reach->stride) { /* side by side they leave nothing out */
-      const int64_t end = all->end + (reach->rows - 1) * reach->stride;
-      walk->enough = walk->enough && add(&walk->written, (tc_stretch){span.buffer, all->begin, end});
+    if (!holds(&columns->first, &first)) {
+      return;
+    }
+    const tc_stretch *side = &columns->first.items[find(&columns->first, first.buffer, first.begin)];
+    if (side->end - side->begin >= reach->stride) { /* side by side they leave nothing out */
+      const int64_t end = side->end + (reach->rows - 1) * reach->stride;
+      walk->enough = walk->enough && add(&walk->written, (tc_stretch){span.buffer, side->begin, end}, false);
     }
   }
 }
@@ -122,16 +152,28 @@ static void read_span(tc_walk *walk, tc_stretch span, const tc_reach *reach) {
       walk->written.items[i].begin <= span.begin) {
     span.begin = walk->written.items[i].end;
   }
-  walk->enough = walk->enough && add(&walk->instance->holes, span);
+  walk->enough = walk->enough && add(&walk->instance->holes, span, true);
+}
+
+/* Clears what lies in the arena of some spans and not in others. */
+static void clear_all_but(const tc_stretches *spans, const tc_stretches *others, char *arena) {
+  for (int64_t i = 0; i < spans->count; i++) {
+    const tc_stretch *span = &spans->items[i];
+    int64_t begin = span->begin;
+    for (int64_t k = find(others, span->buffer, begin); span->buffer == TC_IN_ARENA && begin < span->end; k++) {
+      const bool is_left_out = k < others->count && others->items[k].buffer == TC_IN_ARENA;
+      const int64_t end = is_left_out ? tc_min(others->items[k].begin, span->end) : span->end;
+      if (begin < end) {
+        memset(arena + begin, 0, (size_t)(end - begin));
+      }
+      begin = is_left_out ? tc_max(begin, others->items[k].end) : span->end;
+    }
+  }
 }
 
 void tc_clear_arena(const tc_instance *instance, char *arena) {
-  for (int64_t i = 0; i < instance->holes.count; i++) {
-    const tc_stretch *hole = &instance->holes.items[i];
-    if (hole->buffer == TC_IN_ARENA) {
-      memset(arena + hole->begin, 0, (size_t)(hole->end - hole->begin));
-    }
-  }
+  static const tc_stretches none = {0};
+  clear_all_but(&instance->holes, &none, arena);
 }
 
 int64_t tc_context_written_bytes(const tc_context *context, int32_t output) {
@@ -163,6 +205,47 @@ static tc_stretch span_of(const tc_walk *walk, const tc_operand *operand, int64_
   return (tc_stretch){is_arena ? TC_IN_ARENA : operand->index, begin, begin + bytes};
 }
 
+static bool are_equal(const tc_stretch *a, const tc_stretch *b) {
+  return a->buffer == b->buffer && a->begin == b->begin && a->end == b->end;
+}
+
+static bool overlap(const tc_stretch *a, const tc_stretch *b) {
+  return a->buffer == b->buffer && a->begin < b->end && b->begin < a->end;
+}
+
+/* Whether both are counted by the same counts, of which nothing has changed. */
+static bool are_counted(const tc_walk *walk, const tc_stretch *segments, const tc_stretch *counts) {
+  for (int64_t i = 0; i < walk->counted_count; i++) {
+    if (are_equal(&walk->counted[i].segments, segments) && are_equal(&walk->counted[i].counts, counts)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* What is written somewhere is what was counted there no more. */
+static void forget_counted(tc_walk *walk, const tc_stretch *written) {
+  int64_t left = 0;
+  for (int64_t i = 0; i < walk->counted_count; i++) {
+    const tc_counted_segments *counted = &walk->counted[i];
+    if (!overlap(&counted->segments, written) && !overlap(&counted->counts, written)) {
+      walk->counted[left++] = *counted;
+    }
+  }
+  walk->counted_count = left;
+}
+
+static void note_counted(tc_walk *walk, tc_stretch segments, tc_stretch counts) {
+  if (walk->counted_count == MOST_COUNTED) {
+    return;
+  }
+  if (!tc_reserve((void **)&walk->counted, walk->counted_count, &walk->counted_capacity, sizeof(tc_counted_segments))) {
+    walk->enough = false;
+    return;
+  }
+  walk->counted[walk->counted_count++] = (tc_counted_segments){segments, counts};
+}
+
 static bool is_memory(const tc_operand *operand) { return operand->space == TC_ARENA || operand->space == TC_OUTPUT; }
 
 /* Whether a part of the step follows from what an earlier one finds out. */
@@ -179,24 +262,80 @@ static bool is_written(const tc_step *step, int32_t operand) {
                        : tc_role(tc_kernel_infos[step->kernel].signature[operand]) == 'o';
 }
 
+/* The part of a step's operand that its kernel reaches. */
+static tc_stretch reached(const tc_walk *walk, const tc_step *step, int32_t operand) {
+  const tc_reach *reach = &walk->instance->reaches[step->first_pointer + operand];
+  return span_of(walk, &step->operands[operand], tc_max(reach->extent, 0));
+}
+
+/* Whether nothing else that the step reads or writes lies where one of its operands does: else its threads may change
+ * under each other's hands what they count by. */
+static bool stands_alone(const tc_walk *walk, const tc_step *step, int32_t operand) {
+  const tc_stretch span = reached(walk, step, operand);
+  for (int32_t i = 0; i < step->operand_count; i++) {
+    if (i != operand && is_memory(&step->operands[i])) {
+      const tc_stretch other = reached(walk, step, i);
+      if (overlap(&span, &other)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+/* Whether the counts of an operand say how much of it holds values. */
+static bool is_counted(const tc_walk *walk, const tc_step *step, int32_t operand) {
+  const int32_t counter = walk->instance->reaches[step->first_pointer + operand].counter;
+  return counter && is_memory(&step->operands[counter]) && stands_alone(walk, step, operand) &&
+         stands_alone(walk, step, counter);
+}
+
+static void go_through_read(tc_walk *walk, const tc_step *step, int32_t operand) {
+  const tc_reach *reach = &walk->instance->reaches[step->first_pointer + operand];
+  const tc_stretch span = reached(walk, step, operand);
+  if (is_counted(walk, step, operand)) {
+    const tc_stretch counts = reached(walk, step, reach->counter);
+    if (are_counted(walk, &span, &counts)) {
+      return;
+    }
+  }
+  read_span(walk, span, reach);
+}
+
+static void go_through_written(tc_walk *walk, const tc_step *step, int32_t operand, bool is_setup, bool late) {
+  const tc_reach *reach = &walk->instance->reaches[step->first_pointer + operand];
+  tc_stretch span = reached(walk, step, operand);
+  forget_counted(walk, &span);
+  walk->instance->repeats = walk->instance->repeats || (!is_setup && meets(&walk->kept, &span));
+  walk->enough = walk->enough && (!is_setup || add(&walk->kept, span, true));
+  if (reach->counter) {
+    /* Only what is found out as a size is known to be what the walk goes by. */
+    const bool is_found = step->finds && step->found_operand == reach->counter && stands_alone(walk, step, operand);
+    const int64_t count = is_found ? walk->instance->values[step->symbol] : 0;
+    if (count < (span.end - span.begin) / tc_max(reach->counted_bytes, 1)) {
+      span.end = span.begin + count * reach->counted_bytes;
+    }
+  }
+  if (span.begin < span.end && (span.buffer == TC_IN_ARENA || !(late || reach->counter))) {
+    write_span(walk, span, reach);
+  }
+}
+
 static void go_through(tc_walk *walk, int64_t index, const tc_step *step) {
+  const tc_reach *reaches = &walk->instance->reaches[step->first_pointer];
   const bool late = is_late(walk->program, step), is_setup = index < walk->program->setup_count;
-  for (int turn = 0; turn < 2; turn++) { /* first what is read */
+  enum { READ, WRITE, COUNT };
+  for (int turn = READ; turn <= COUNT; turn++) {
     for (int32_t i = 0; i < step->operand_count; i++) {
-      const tc_operand *operand = &step->operands[i];
-      const tc_reach *reach = &walk->instance->reaches[step->first_pointer + i];
-      if (!is_memory(operand) || is_written(step, i) != (turn == 1) || reach->extent <= 0) {
+      if (!is_memory(&step->operands[i]) || is_written(step, i) != (turn != READ) || reaches[i].extent <= 0) {
         continue;
       }
-      const tc_stretch span = span_of(walk, operand, reach->extent);
-      if (turn == 0) {
-        read_span(walk, span, reach);
-        continue;
-      }
-      walk->instance->repeats = walk->instance->repeats || (!is_setup && meets(&walk->kept, &span));
-      walk->enough = walk->enough && (!is_setup || add(&walk->kept, span));
-      if (operand->space == TC_ARENA || !(late || reach->counted)) {
-        write_span(walk, span, reach);
+      if (turn == READ) {
+        go_through_read(walk, step, i);
+      } else if (turn == WRITE) {
+        go_through_written(walk, step, i, is_setup, late);
+      } else if (!reaches[i].counted_bytes && is_counted(walk, step, i)) {
+        note_counted(walk, reached(walk, step, i), reached(walk, step, reaches[i].counter));
       }
     }
   }
@@ -239,5 +378,16 @@ int32_t tc_find_holes(const tc_program *program, tc_instance *instance, tc_error
     tc_stretches_free(&walk.columns[i].first);
   }
   free(walk.columns);
+  free(walk.counted);
   return walk.enough ? TC_OK : tc_error_set(error, TC_NO_MEMORY, "no memory to see what a run writes");
+}
+
+int32_t tc_find_more_holes(const tc_program *program, tc_instance *instance, char *arena, tc_error *error) {
+  tc_stretches before = instance->holes;
+  instance->holes = (tc_stretches){0};
+  if (!tc_find_holes(program, instance, error)) {
+    clear_all_but(&instance->holes, &before, arena);
+  }
+  tc_stretches_free(&before);
+  return error->code;
 }

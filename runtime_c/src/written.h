@@ -6,8 +6,11 @@
  *
  * A kernel states which bytes a call reaches: rows that are some bytes apart. Buffers are written in one piece, or in
  * columns side by side that together are as wide as the rows are apart, as by a concatenation. What is written in any
- * other way counts as not written. So does, of a result, what depends on a size that only the run finds out; a piece of
- * the arena may hold values of earlier runs behind as much as was found. */
+ * other way counts as not written. So does, of a result, what depends on a size that only the run finds out.
+ *
+ * In the arena sizes that a run finds out count at once: until then as the most that they may be, then the program is
+ * gone through again. Of what a kernel counts, as much is written as it counts: n tuples for a count of n that is found
+ * out as a size; of segments with a count each nothing, but for a call that reads the same segments by the same counts. */
 #ifndef TINYCOMP_WRITTEN_H
 #define TINYCOMP_WRITTEN_H
 
@@ -18,6 +21,9 @@ int32_t tc_find_holes(const tc_program *program, tc_instance *instance, tc_error
 
 /* Clears what has to be of the arena, before a run. */
 void tc_clear_arena(const tc_instance *instance, char *arena);
+
+/* Finds out once more what has to be cleared, when a run has found out a size, and clears what is new of it. */
+int32_t tc_find_more_holes(const tc_program *program, tc_instance *instance, char *arena, tc_error *error);
 
 /* Clears what a run does not write for certain of an output of so many bytes; its first bytes that are for certain are
  * left alone. */

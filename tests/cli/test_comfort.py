@@ -52,8 +52,14 @@ def test_help_fits_into_eighty_columns_and_has_examples(call, monkeypatch: pytes
     _, _, examples = result.out.partition("examples:\n")
     lines = examples.replace("\\\n", " ").splitlines()
     assert all(shlex.split(line)[0] == "tinycomp" for line in lines)
-    groups = re.findall(r"^(compiling|inputs|pictures):\n  (.*)$", result.out, re.MULTILINE)
-    assert all(text.startswith("for example: -") for _, text in groups)
+    groups = re.findall(r"^([a-z0-9 ]+):\n  (.*)$", result.out, re.MULTILINE)
+    own = [text for name, text in groups if name not in ("positional arguments", "options", "examples")]
+    assert all(text.startswith("for example: -") for text in own)
+
+
+def test_the_list_of_commands_fits_into_eighty_columns(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert max(map(cell_len, call("--help").out.splitlines())) <= 80
 
 
 def test_colours_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,13 +72,19 @@ def test_colours_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("width", ["80", "50"])
 @pytest.mark.parametrize(
-    "line", ["report digits-int8 -t npu_sim", "bench digits --seconds 0.02 --profile", "targets c"]
+    "line", ["report digits-int8 -t npu_sim", "bench digits --seconds 0.02 --profile", "targets c", "opt --list"]
 )
 def test_output_fits_into_narrow_windows(call, monkeypatch: pytest.MonkeyPatch, line: str, width: str) -> None:
     monkeypatch.setenv("COLUMNS", width)
     lines = call(*line.split()).out.splitlines()
     tables = [each for each in lines if each[:1] in tuple("┏┃┡│└")]
     assert max(map(cell_len, tables), default=0) <= int(width)
+
+
+def test_words_in_tables_are_whole(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "eliminate-common-subexpressions" in call("opt", "--list").out
+    assert "GlobalAveragePool" in call("report", "digits").out
 
 
 def test_messages_in_a_pipe_are_whole_lines(call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,9 +55,11 @@ def test_demo_as_json(call) -> None:
 
 def test_demo_draws_the_digits() -> None:
     images, labels = digits()
-    lines = _draw(images, labels).splitlines()
+    lines = _draw(images, labels, 80).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines[0]) > len(_draw(images, labels, 40).splitlines()[0])
     assert len(lines) == 9
-    assert lines[-1].split() == [str(n) for n in labels[:6]]
+    assert lines[-1].split() == [str(n) for n in labels[:4]]
 
 
 def test_compile_and_run_a_saved_module(call, tmp_path, image) -> None:
@@ -295,6 +297,27 @@ def test_verify_as_strictly_as_asked(call) -> None:
     assert call("verify", "digits", "--rtol", "1e-12", "--atol", "0").code == exits.FAILED
 
 
+def test_verify_compares_layers_with_those_of_the_float_model(call, tmp_path) -> None:
+    page, images = tmp_path / "layers.html", tmp_path / "images.npy"
+    np.save(images, digits()[0][:8])
+    result = call("verify", "digits-int8", "--layers", "digits", "--data", images, "--html", page, "--json")
+    assert result.code == exits.OK, result.err
+    layers = result.json["layers"]
+    assert layers["first"] is None
+    assert layers["first_on_target"] is None
+    assert [row["name"] for row in layers["layers"]][1] == "stem/relu:0"
+    assert all(row["apart"] <= 1 and row["where"] == "c_0" for row in layers["layers"][1:4])
+    assert '"verdict":"No layer loses more than 12 dB' in page.read_text()
+    shown = call("verify", "digits-int8", "--layers", "digits", "--slack", "-20", "--input", images)
+    assert 'The first layer to depart from the float model is "image" (input)' in " ".join(shown.out.split())
+
+
+def test_verify_shows_no_layers_without_a_float_model(call, tmp_path) -> None:
+    result = call("verify", "digits-int8", "--html", tmp_path / "page.html")
+    assert result.code == exits.USAGE
+    assert "there are no layers without a float model where: --html hint: Add --layers MODEL." in result.error
+
+
 def test_verify_without_onnxruntime(call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tinycomp.cli.commands.verify.available", lambda: False)
     monkeypatch.setattr("tinycomp.cli.peer.available", lambda: False)
@@ -387,6 +410,14 @@ def test_one_target_in_full(call) -> None:
     assert result.code == exits.OK
     assert "Softmax" in result.out
     assert call("targets", "d").code == exits.USAGE
+
+
+def test_rules_of_quantisation_are_listed(call) -> None:
+    assert "How tosa wants layers quantised" in call("targets", "tosa").out
+    (row,) = call("targets", "tosa", "--json").json["targets"]
+    assert row["quantization"]["Max"]["equal_scales"] is True
+    assert row["quantization"]["Conv"]["activations"] == ["int8", "uint8"]
+    assert not call("targets", "c", "--json").json["targets"][0]["quantization"]
 
 
 def test_a_target_that_does_not_load_hides_no_other(call, monkeypatch: pytest.MonkeyPatch) -> None:

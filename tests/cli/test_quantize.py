@@ -79,6 +79,26 @@ def test_weights_in_four_bits(call, tmp_path) -> None:
     assert call("verify", coarse, "--random", 0).code == exits.OK
 
 
+def test_a_model_for_a_target_obeys_it_and_another_does_not(call, tmp_path) -> None:
+    path, other = tmp_path / "npu.onnx", tmp_path / "other.onnx"
+    assert call("quantize", "digits", "--calibration", "digits", "--target", "tosa", "-o", path).code == exits.OK
+    result = call("quantize", path, "--check", "--target", "tosa")
+    assert (result.code, result.out) == (exits.OK, "Every quantised layer obeys the rules of tosa.\n")
+    model = onnx.load(path)
+    (gemm,) = (node for node in model.graph.node if node.op_type == "Gemm")
+    (rounding,) = (node for node in model.graph.node if node.input[0] == gemm.output[0])
+    (scale,) = (t for t in model.graph.initializer if t.name == rounding.input[1])
+    scale.raw_data = np.float32(1e-30).tobytes()  # sums times a ratio that no multiplier has
+    onnx.save(model, other)
+    result = call("quantize", other, "--check", "--target", "tosa")
+    assert result.code == exits.FAILED
+    assert "1 layer(s) do not obey the rules of tosa." in result.out
+    (row,) = call("quantize", other, "--check", "--target", "tosa", "--json").json["violations"]
+    assert (row["target"], row["op"]) == ("tosa", "Gemm")
+    assert row["reason"] == "a ratio of scales leaves the range of RESCALE"
+    assert row["remedy"].startswith("quantise the weight symmetrically, or the result")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -86,6 +106,8 @@ def test_weights_in_four_bits(call, tmp_path) -> None:
         (("--weights", "int4", "-o", "x.onnx", "--block", 7), "block cannot be this where: block expected: one of 16"),
         (("--weights", "int4", "-o", "x.onnx", "--method", "gptq"), "there are no calibration data where: calibration"),
         (("--calibration", "digits"), "what for? expected: -o FILE.onnx, --noise, or both"),
+        (("--check",), "--check looks at a quantised model expected: --check --target NAME"),
+        (("--check", "--target", "c"), "the target says nothing about quantisation where: target c"),
         (("-o", "x.onnx"), "the following arguments are required: --calibration"),
         (("--calibration", "nowhere", "-o", "x.onnx"), "there is no calibration data here where: nowhere"),
         (("--calibration", ".", "-o", "x.onnx"), "there is no calibration data here where: ."),

@@ -60,7 +60,7 @@ def test_a_pipeline_can_be_used_again():
 def test_every_pass_has_a_name_of_its_own_that_parses():
     options = {"merge-composite": "{target=c}", "annotate-target": "{targets=c}", "expand-functions": "{targets=c}"}
     options |= {"offer-to-target": "{target=c}", "keep-forms": "{targets=c}", "place-by-cost": "{targets=c}"}
-    options |= {"round-weights": "{precision=f16}"}
+    options |= {"round-weights": "{precision=f16}", "check-quantization": "{targets=c}", "legalize": "{target=c}"}
     for name, kind in pass_types().items():
         assert name == kind.name
         (made,) = parse_passes(name + options.get(name, ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from onnx import helper
@@ -9,6 +10,7 @@ from onnx import helper
 import tinycomp
 from tests.targets.c.harness import make_model
 from tinycomp.errors import FeedError
+from tinycomp.runtime.spec import TensorSpec, check_feed
 
 A = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
 B = np.arange(3, dtype=np.int64)
@@ -96,6 +98,22 @@ def test_tensors_of_other_libraries(module):
         module(torch.from_numpy(A).requires_grad_(), B)
 
 
+def test_bfloat16_of_other_libraries():
+    spec = TensorSpec("x", "bfloat16", (2, 3))
+    with pytest.raises(FeedError) as error:
+        check_feed(spec, A)
+    assert str(error.value).endswith(
+        "found float32. Convert it first, for instance with array.astype(ml_dtypes.bfloat16)."
+    )
+    assert check_feed(spec, A.astype(ml_dtypes.bfloat16)).dtype == ml_dtypes.bfloat16
+    torch = pytest.importorskip("torch")
+    tensor = torch.from_numpy(A).bfloat16()
+    with pytest.raises(FeedError, match=r"pass the bits, for PyTorch as tensor\.view\(torch\.int16\)\.numpy\(\)\."):
+        check_feed(spec, tensor)
+    bits = tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(check_feed(spec, bits), A.astype(ml_dtypes.bfloat16))
+
+
 @pytest.mark.parametrize(
     ("args", "named", "text"),
     [
@@ -106,6 +124,7 @@ def test_tensors_of_other_libraries(module):
         ((A, B), {"b": B}, 'input "b": given by position and by name. Pass it once.'),
         ((A.astype("f8"), B), {}, 'input "a": wrong dtype; expected a: float32[2, 3]; found float64. Convert it first'),
         ((A, B.astype("i4")), {}, 'input "b": wrong dtype; expected b: int64[3]; found int32'),
+        ((A, B.astype("i1")), {}, 'found int8. Convert it first, for instance with array.astype("int64").'),
         ((A, A), {}, 'input "b": wrong dtype; expected b: int64[3]; found float32'),
         ((A[0], B), {}, 'input "a": wrong shape; expected a: float32[2, 3]; found shape (3,). A batch'),
         ((A.T, B), {}, 'input "a": wrong shape; expected a: float32[2, 3]; found shape (3, 2). Check the shape'),

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tinycomp
-from tinycomp.memory.gc_pause import gc_paused
+from tinycomp.memory.interpreter import gc_paused
 from tinycomp.memory.locks import Lock
 from tinycomp.runtime.regions import BoundedCache
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,19 +13,29 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 60
 """More than any example takes by far, even on a busy machine."""
+SECONDS_OF_A_CLUSTER = 300
+"""The same where a cluster starts first."""
 RESULTS = {
     "blob_target": "loaded: ",
     "attention": "parameters of both: query, key, mask, value",
+    "dask_udf": "99% of 200 digits are right",
     "detector": "2 regions, 2 nodes on the host",
     "language_model": "int4 by gptq: 149,289 bytes, perplexity ",
     "quantised_conv": "8 nodes with a pad became one npu.qconv_arithmetic, exact",
     "quantize_digits": "int8: 98% right",
+    "spark_udf": "99% of 200 digits are right",
     "stop_fusion": "up to 1 layers in one",
     "while_loop": "the code generator was called 2 times",
 }
-NEEDS = {"openvino_target": "openvino"}
+NEEDS = {
+    "dask_udf": ("dask.dataframe", "pyarrow"),
+    "openvino_target": ("openvino",),
+    "spark_udf": ("pyspark", "pyarrow"),
+}
 """What an example runs beside."""
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+SERVERS = {"bentoml_service", "kserve_predictor"}
+"""Examples that run until they are stopped; see ``test_serving.py``."""
+EXAMPLES = [path for path in sorted((ROOT / "examples").glob("*.py")) if path.stem not in SERVERS]
 
 
 def run(path: Path, folder: Path, **variables: str) -> str:
@@ -38,7 +49,7 @@ def run(path: Path, folder: Path, **variables: str) -> str:
         cwd=folder,
         env=environment,
         check=False,
-        timeout=SECONDS,
+        timeout=SECONDS_OF_A_CLUSTER if path.stem in NEEDS else SECONDS,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -50,8 +61,10 @@ def test_there_are_examples():
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs(path: Path, tmp_path: Path):
-    if path.stem in NEEDS:
-        pytest.importorskip(NEEDS[path.stem])
+    for package in NEEDS.get(path.stem, ()):
+        pytest.importorskip(package, reason=f"the example needs {package}")
+    if path.stem == "spark_udf" and shutil.which("java") is None:
+        pytest.skip("Spark needs Java")
     output = run(path, tmp_path).strip()
     assert output
     assert RESULTS.get(path.stem, "") in output

@@ -190,7 +190,7 @@ def test_a_result_that_is_an_input_is_copied() -> None:
 def test_what_has_no_form_in_c_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedError, match=r"odd \(LpNormalization\): LpNormalization has no form in C"):
         to_c(parsed("m (double[2, 2] x) => (double[2, 2] y) { [odd] y = LpNormalization(x) }"))
-    with pytest.raises(UnsupportedError, match='"x": a dimension is known only in a run'):
+    with pytest.raises(UnsupportedError, match='"x": a dimension has no bound'):
         to_c(parsed("m (float[n] x) => (float[n] y) { y = Exp(x) }"))
 
 

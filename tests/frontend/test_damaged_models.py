@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import tinycomp
 from tinycomp.errors import MemoryLimitError, ModelError, TinycompError, TinycompWarning
@@ -165,3 +166,15 @@ def test_an_addend_of_unknown_elements(text: str) -> None:
     damaged.graph.input[2].type.tensor_type.elem_type = 0
     report = tinycomp.compile(damaged, "c").report()
     assert "nobody knows the element type" in str(report.why("y")[0].reasons)
+
+
+def test_a_range_of_more_numbers_than_its_type_has() -> None:
+    """The definition of Attention counts the keys."""
+    node = helper.make_node("Attention", ["q", "k", "v", "mask", "", "", "c"], ["y"], is_causal=2, left_window_size=2)
+    shapes = {"q": [2, 3, 4, 8], "k": [2, 3, (1 << 63) - 1, "d"], "v": ["n", 3, "s", "e"], "mask": ["a", "b"]}
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
+    inputs.append(helper.make_tensor_value_info("c", TensorProto.INT64, [2]))
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3, 4, "e"])
+    graph = helper.make_graph([node], "g", inputs, [result])
+    with pytest.raises(TinycompError, match="Incompatible dimensions"):
+        tinycomp.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)], ir_version=10), "c")

@@ -1,6 +1,7 @@
 """Random models as C projects, built with the sanitizers: their results are those of the module, or nobody writes one.
 
-``python -m tests.fuzz.exported --count 60`` takes models of ONNX's own tests instead, drawn by ``--seed``.
+``python -m tests.fuzz.exported --count 60`` takes models of ONNX's own tests instead, drawn by ``--seed``. With ``--cpu
+generic-be`` or ``armv8-a`` projects of either kind (``--random``) are run by an emulator, without the sanitizers.
 
 Every third random model is a quantised network, and half of all are planned for the least memory. The module runs on
 plain C, as the project does, so that what magnifies roundings magnifies the same ones.
@@ -42,8 +43,10 @@ def case(seed: int) -> tuple[onnx.ModelProto, Mapping[str, np.ndarray]]:
     return sample.model, sample.feeds
 
 
-def check_model(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], memory: str = "fast") -> Counter[str]:
-    """Export a model, build the project with the sanitizers and run its test.
+def check_model(
+    model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], memory: str = "fast", cpu: str = "generic"
+) -> Counter[str]:
+    """Export a model, build the project, with the sanitizers where it runs here, and run its test.
 
     Returns:
         Whether it was exported, or of what kind the reason against that was.
@@ -59,7 +62,7 @@ def check_model(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], memory:
             shapes = {name: array.shape for name, array in feeds.items()}
             module = tinycomp.compile(model, "c", shapes=shapes, threads=1, options={"c": {"memory": memory}})
             try:
-                project = to_c(module, feeds=[feeds[spec.name] for spec in module.inputs])
+                project = to_c(module, cpu, feeds=[feeds[spec.name] for spec in module.inputs])
             except UnsupportedError as error:
                 return Counter({"refused": 1, f"refused, {error.message.split(':')[0]}": 1})
     finally:
@@ -67,7 +70,7 @@ def check_model(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], memory:
             del os.environ[SELECTED]
         else:
             os.environ[SELECTED] = before
-    trial = run_trial(project, *OPTIONS)
+    trial = run_trial(project, *(("-O1",) if project.processor.emulator else OPTIONS))
     if not trial.passed:
         raise WrongError(f"the project's test failed: {trial.output[-1500:]}")
     return Counter(exported=1, calls=len(project.kernels))
@@ -80,7 +83,7 @@ def save(seed: int, folder: Path, stem: str) -> None:
     np.savez(folder / f"{stem}.npz", **feeds)
 
 
-def own_models(count: int, seed: int) -> Counter[str]:
+def own_models(count: int, seed: int, cpu: str = "generic") -> Counter[str]:
     """Export models of ONNX's tests with random inputs until there are ``count`` projects, or no models left."""
     facts: Counter[str] = Counter()
     for data in random.Random(seed).sample(small_models(), len(small_models())):
@@ -90,7 +93,7 @@ def own_models(count: int, seed: int) -> Counter[str]:
             model = onnx.load_model_from_string(data)
             specs = tinycomp.compile(model, "host", passes=[]).inputs
             feeds = {spec.name: array for spec, array in zip(specs, random_feeds(specs, seed).values(), strict=True)}
-            facts += check_model(model, {name: np.asarray(array) for name, array in feeds.items()})
+            facts += check_model(model, {name: np.asarray(array) for name, array in feeds.items()}, cpu=cpu)
         except TinycompError:
             facts["does not run on random inputs"] += 1
         except WrongError as error:
@@ -99,9 +102,21 @@ def own_models(count: int, seed: int) -> Counter[str]:
     return facts
 
 
-def check_seed(seed: int) -> Counter[str]:
+def random_models(count: int, seed: int, cpu: str) -> Counter[str]:
+    """Export so many random models."""
+    facts: Counter[str] = Counter()
+    for each in range(seed, seed + count):
+        try:
+            facts += check_seed(each, cpu)
+        except (WrongError, TinycompError) as error:
+            facts["wrong"] += 1
+            print(f"seed {each}: {error}", flush=True)
+    return facts
+
+
+def check_seed(seed: int, cpu: str = "generic") -> Counter[str]:
     """Check a random model, every other one planned for the least memory."""
-    return check_model(*case(seed), memory=("fast", "least")[seed // 3 % 2])
+    return check_model(*case(seed), memory=("fast", "least")[seed // 3 % 2], cpu=cpu)
 
 
 HARNESS = Harness("exported", check_seed, save, seconds=300.0, memory=1 << 46)
@@ -111,7 +126,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.exported", description="Export models of ONNX's tests.")
     parser.add_argument("--count", type=int, default=60, help="how many projects to build (default: 60)")
     parser.add_argument("--seed", type=int, default=0, help="of the choice and of the inputs (default: 0)")
+    parser.add_argument("--cpu", default="generic", help="what they are for (default: generic)")
+    parser.add_argument("--random", action="store_true", help="export random models instead")
     options = parser.parse_args()
-    seen = own_models(options.count, options.seed)
+    seen = (random_models if options.random else own_models)(options.count, options.seed, options.cpu)
     print(", ".join(f"{number} {what}" for what, number in sorted(seen.items())))
-    sys.exit(bool(seen["wrong"] or seen["exported"] < options.count))
+    sys.exit(bool(seen["wrong"] or (seen["exported"] < options.count and not options.random)))

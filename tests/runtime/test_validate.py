@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
+import itertools
 import json
 import struct
+import sys
 import zipfile
 
 import numpy as np
@@ -359,3 +361,47 @@ def test_a_member_that_is_cut_off(native):
     commented = native[:-2] + struct.pack("<H", len(header)) + header
     with pytest.raises(ArtifactError, match=r'the member "manifest.json" is cut off'):
         tinycomp.load(entry(commented, 42, len(native)))
+
+
+def _validated(call) -> int:
+    """Return how many functions the validator calls in the course of something, those in C among them."""
+    count, inside = 0, 0
+
+    def note(frame, event, _argument):
+        nonlocal count, inside
+        mine = frame.f_code.co_filename.endswith("validate.py")
+        if mine and event == "call":
+            inside += 1
+        count += bool(inside) and event in ("call", "c_call")
+        if mine and event == "return":
+            inside -= 1
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def _plan_of(steps: int) -> int:
+    nodes = [helper.make_node("Neg", [f"x{i}"], [f"x{i + 1}"]) for i in range(steps)]
+    model = make_model(nodes, {"x0": X}, {}, [f"x{steps}"])
+    data = tinycomp.compile(model, "host", optimize=False).to_bytes()
+    return _validated(lambda: tinycomp.load(data))
+
+
+def _program_of(steps: int) -> int:
+    buffers = BufferSpec("x", "float32", (4,)), BufferSpec("y", "float32", (4,))
+    params = {"element_size": 4, **{f"{name}{i}": 1 for name in ("size", "to_stride", "from_stride") for i in range(8)}}
+    places = [Operand("input"), *(Operand("arena", 0, 64 * i) for i in range(steps - 1)), Operand("output")]
+    calls = tuple(Instruction("copy", (to, of), params) for of, to in itertools.pairwise(places))
+    program = Program("p", buffers[:1], buffers[1:], (), 64 * steps, calls)
+    return _validated(lambda: check_program(program))
+
+
+@pytest.mark.parametrize("count", [_plan_of, _program_of])
+def test_validation_is_linear_in_the_number_of_steps(count):
+    once, twice, four_times = count(40), count(80), count(160)
+    assert once < twice
+    assert four_times - twice <= 2.2 * (twice - once)

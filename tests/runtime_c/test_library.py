@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import random
+import re
 import shutil
 import struct
 import subprocess
 import threading
 import zipfile
 import zlib
+from collections import Counter
 from pathlib import Path
 
 import cffi
@@ -152,6 +155,47 @@ def test_what_does_not_fit_is_an_error() -> None:
         found.set_input(9, np.zeros(1))
 
 
+def test_sessions_say_what_is_wrong() -> None:
+    module = module_of("""m (float[N, 2] a, float[N, 2] b) => (float[N, 2] y, float[N, 2] z)
+        { y = Add(a, b)
+          z = Sub(a, b) }""")
+    found = CModule(module.to_bytes())
+    a, b = np.ones((3, 2), np.float32), np.ones((4, 2), np.float32)
+    with pytest.raises(LibraryError, match='input "b": N is 4 there, and 3 in another input'):
+        found(a, b)
+    memory = np.zeros(64, np.float32)
+    found.set_output(0, memory[:6])
+    found.set_output(1, memory[5:11])
+    with pytest.raises(LibraryError, match='the memory of outputs "y" and "z" overlaps'):
+        found(a, a)
+    found.set_output(1, memory[6:12])
+    found(a, a)
+    for index in (-1, 2):
+        with pytest.raises(LibraryError, match=f"there is no output {index}; the module has 2"):
+            found.set_output(index, memory)
+        with pytest.raises(LibraryError, match=f"there is no output {index}, or no run has ended well"):
+            found.output(index)
+        with pytest.raises(LibraryError, match=f"there is no input {index}; the module has 2"):
+            found.set_input(index, a)
+    ffi, lib, error = found.ffi, found.lib, found.error
+    start = ffi.cast("char *", ffi.from_buffer(memory))
+    for data, nbytes in ((start + 2, 24), (start, -1)):
+        assert lib.tc_session_set_output(found.session, 0, data, nbytes, error)
+        assert b"fewer than no bytes, or not aligned to its elements" in ffi.string(error.message)
+    for data, rows, message in (
+        (start + 2, 3, b"is not aligned to its elements"),
+        (ffi.NULL, 3, b"no data, or dimensions that no memory holds"),
+        (start, 1 << 61, b"no data, or dimensions that no memory holds"),
+        (start, -1, b"no data, or dimensions that no memory holds"),
+    ):
+        name = ffi.new("char[]", b"float32")
+        tensor = ffi.new("tc_tensor *", {"data": data, "dtype": name, "rank": 2, "dims": [rows, 2]})
+        assert lib.tc_session_set_input(found.session, 0, tensor, error)
+        assert message in ffi.string(error.message)
+    with pytest.raises(LibraryError, match='input "a" has not been set'):  # the one that is not aligned is not kept
+        CModule(module.to_bytes())()
+
+
 def test_limits() -> None:
     module = module_of(LOOP)
     found = CModule(module.to_bytes())
@@ -288,6 +332,40 @@ def test_edited_records_do_no_harm(text: str) -> None:
     assert refused > EDITS // 3
 
 
+REFUSALS = Path(__file__).with_name("record_refusals.json")
+"""How often each message answers edits of records. ``python -m tests.runtime_c.test_library`` writes it anew."""
+EDITED = {"if": IF, "found": FOUND, "sizes": SIZES, "loop": LOOP}
+
+
+def answer(contents: bytes, words: list[int], name: str) -> str:
+    """Return what loading and running an edited record is refused with, without numbers and kernels; or nothing."""
+    try:
+        found = CModule(with_record(contents, struct.pack(f"<{len(words)}q", *words)))
+        if name != "loop":  # which may go on for as long as it likes
+            found.limit(nbytes=1 << 24)
+            found(*[_some(dtype, dims) for _, dtype, dims in found.specs("input")])
+    except LibraryError as error:
+        return re.sub(r"instruction \d+ \([^)]*\)|-?\d+(\.\d+)?(e[+-]?\d+)?", "#", error.args[1])
+    return ""
+
+
+def record_answers(name: str) -> dict[str, int]:
+    """Return how often each message answers where every word in turn has other values."""
+    contents = module_of(EDITED[name]).to_bytes()
+    record = record_of(contents)
+    words = list(struct.unpack(f"<{len(record) // 8}q", record))
+    found: Counter[str] = Counter()
+    for place, word in enumerate(words):
+        for other in (-1, 1 << 40, min(word + 1, (1 << 63) - 1)):
+            found[answer(contents, [*words[:place], other, *words[place + 1 :]], name)] += 1
+    return dict(sorted(found.items()))
+
+
+@pytest.mark.parametrize("name", EDITED)
+def test_each_check_of_a_record_answers_as_often_as_before(name: str) -> None:
+    assert record_answers(name) == json.loads(REFUSALS.read_text())[name]
+
+
 def _some(dtype: str, dims: list[int | str | None]) -> np.ndarray:
     shape = [min(d, 64) if isinstance(d, int) else 2 for d in dims]
     return np.ones(shape, tinycomp.ir.types.numpy_dtype(dtype))
@@ -322,3 +400,7 @@ def test_the_header_is_for_cpp_too(tmp_path: Path) -> None:
     source = tmp_path / "use.cpp"
     source.write_text('#include "tinycomp_run.h"\nint main() { return tc_module_input_count(nullptr); }\n')
     subprocess.run(["c++", "-Wall", "-Wextra", "-Werror", "-I", HEADERS, "-fsyntax-only", source], check=True)
+
+
+if __name__ == "__main__":
+    REFUSALS.write_text(json.dumps({name: record_answers(name) for name in EDITED}, indent=0) + "\n")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,11 +18,11 @@ from tinycomp.memory.budget import limited
 from tinycomp.runtime.binding import direct_call
 from tinycomp.runtime.native.executor import NativeProgram, Pool
 from tinycomp.runtime.native.library import ffi, lib
-from tinycomp.runtime.native.program import ArenaBuffer, BufferSpec, Instruction, Operand, Program
+from tinycomp.runtime.native.program import ArenaBuffer, BufferSpec, Found, Instruction, Operand, Program
 from tinycomp.runtime.plan import Plan, Step
 from tinycomp.runtime.regions import NativeRegion
 from tinycomp.runtime.spec import TensorSpec
-from tinycomp.symbolic import symbol
+from tinycomp.symbolic import Expression, symbol
 
 ROWS, COLUMNS = 6, 8
 WHOLE = np.empty((ROWS, COLUMNS), np.float32)
@@ -186,6 +188,79 @@ def test_what_a_body_leaves_out_is_zero():
     for result in results:
         np.testing.assert_array_equal(result, results[0])
         assert np.isfinite(result).all()
+
+
+# Positions and what is behind them ------------------------------------------------------------------------------------
+
+POSITIONS, COUNTS, TUPLES, COUNT, OTHER = (Operand("arena", i) for i in range(5))
+ELEMENTS, ROOM = 16, 8
+
+
+def read(source: Operand, elements: int | Expression) -> Instruction:
+    """Copy the first numbers of a piece to the output."""
+    ones = {f"{name}{i}": 1 for name in ("size", "to_stride", "from_stride") for i in range(8)}
+    return Instruction("copy", (Y, source), {"element_size": 8, **ones, "size7": elements})
+
+
+def over(counts: Operand) -> list[Instruction]:
+    """Write other counts: the first numbers of the input."""
+    return [Instruction("copy", (counts, X), read(X, 2).params)]
+
+
+def finding(behind: Instruction, counts: Operand = COUNTS, found: bool = True, between: Sequence[Instruction] = ()):
+    """Find the positions of elements in two segments, then their coordinates, and go on with more calls."""
+    elements = symbol("elements")
+    params = {"element_size": 8, "is_float": 0, "elements": elements, "room": ROOM}
+    sizes = eight("size", (ELEMENTS,), 1) | {"segments": 2, "room": ROOM, "rank": 1}
+    calls = (
+        Instruction("nonzero", (POSITIONS, COUNTS, X), params),
+        *between,
+        Instruction(
+            "coordinates",
+            (TUPLES, COUNT, POSITIONS, counts),
+            sizes,
+            found=Found("found", 1, ELEMENTS) if found else None,
+        ),
+        behind,
+    )
+    room = (8 * ELEMENTS, 16, 8 * ELEMENTS, 8, 16)
+    arena = tuple(ArenaBuffer(nbytes, tuple(range(i))) for i, nbytes in enumerate(room))
+    inputs, outputs = BufferSpec("x", "int64", (elements,)), BufferSpec("y", "int64", (ELEMENTS,))
+    return NativeProgram(Program("p", (inputs,), (outputs,), (), 0, calls, arena=arena))
+
+
+FOUND = symbol("found")
+BEHIND: dict[str, tuple[Instruction, dict[str, Any]]] = {
+    "more tuples than were found": (read(TUPLES, ELEMENTS), {}),
+    "more tuples the fewer were found": (read(TUPLES, ELEMENTS - FOUND), {}),
+    "tuples of a count that nobody has taken": (read(TUPLES, ELEMENTS), {"found": False}),
+    "positions": (read(POSITIONS, ELEMENTS), {}),
+    "positions counted by others": (read(TUPLES, FOUND), {"counts": OTHER, "between": over(OTHER)}),
+    "positions whose counts were written over": (read(TUPLES, FOUND), {"between": over(COUNTS)}),
+}
+
+
+@pytest.mark.parametrize("case", BEHIND)
+def test_nothing_of_an_earlier_run_is_behind_what_was_found(case):
+    behind, changes = BEHIND[case]
+    native = finding(behind, **changes)
+    few = np.zeros(ELEMENTS, np.int64)
+    few[:2] = 8, 8  # as counts they are all of the segments
+    many = np.arange(1, ELEMENTS + 1)
+    clean = native.call([few])[0].copy()
+    for _ in range(3):
+        native.call([many])
+        np.testing.assert_array_equal(native.call([few])[0], clean)
+
+
+def test_what_was_found_is_read_as_it_is():
+    native = finding(read(TUPLES, FOUND))
+    for count in (16, 3, 3, 0, 9):
+        x = np.zeros(ELEMENTS, np.int64)
+        x[ELEMENTS - count :] = 1
+        result = native.call([x])[0]
+        np.testing.assert_array_equal(result[:count], np.flatnonzero(x))
+        assert not result[count:].any()
 
 
 # Work and time ------------------------------------------------------------------------------------------------------

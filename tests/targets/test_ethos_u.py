@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tinycomp
+from tests.targets.test_tosa import place_of_the_greatest
 from tests.targets.tosa_tools import needs_vela
 from tinycomp.data import digits, digits_model
 from tinycomp.errors import OptionError, TargetError
@@ -54,10 +55,10 @@ THIRDS = np.array([1, 1, 3, 3], np.float32)
 @pytest.mark.parametrize(
     ("arguments", "attrs", "refusal"),
     [
-        (("Conv", (1, 8, 16, 16), DEPTHWISE), {"group": 8, "strides": [4, 4]},
-         "moves the windows of single channels by at most 3, got strides [4, 4]"),
-        (("AveragePool", (1, 8, 16, 16)), {"kernel_shape": [4, 4], "strides": [4, 4]},
-         "moves the windows of single channels by at most 3, got strides [4, 4]"),
+        (("Conv", (1, 8, 16, 16), DEPTHWISE), {"group": 8, "strides": [5, 5]},
+         "moves the windows of single channels by at most 3, got strides [5, 5]"),
+        (("AveragePool", (1, 8, 16, 16)), {"kernel_shape": [4, 4], "strides": [5, 5]},
+         "moves the windows of single channels by at most 3, got strides [5, 5]"),
         (("Resize", (1, 8, 4, 4), None, THIRDS), NEAREST,
          "repeats pixels 2, 4 or 8 times along both axes, got [3, 3]"),
     ],
@@ -72,6 +73,20 @@ def test_depth_is_limited_everywhere():
     for device in DEVICES:
         said = refusals(device, "MatMul", (1, 70_000), np.ones((70_000, 2), np.int8))
         assert said == {f"{device} has at most 65535 channels, got 70000"}
+
+
+def test_few_numbers_are_compared_on_small_devices():
+    for size, device, target in (
+        (127, "ethos-u55-32", "ethos_u"),
+        (128, "ethos-u55-32", None),
+        (128, DEVICES[1], "ethos_u"),
+    ):
+        graph = place_of_the_greatest((1, 3, 1, size), "int8", axis=3)
+        made = partitioned(graph, [TARGET.with_options(accelerator=device)])
+        inside = [node.op for region in made.nodes if region.is_region for node in region.body.nodes]
+        assert ("ethos_u.qargmax" in inside) == (target is not None)
+        said = [r.reason for r in made.remarks if r.reason.startswith(device)]
+        assert said == ([] if target else [f"{device} finds the greatest of at most 127 numbers, got 128"])
 
 
 def test_devices_are_checked_when_the_target_is_chosen():

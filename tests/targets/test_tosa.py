@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 import tinycomp
+from tests.quantization.networks import Network
 from tests.targets.quantized_models import random_model
 from tests.targets.tosa_tools import needs_tosa
 from tinycomp.data import digits, digits_model
 from tinycomp.errors import TargetError
 from tinycomp.ir import Graph, TensorType
+from tinycomp.quantization import violations
 from tinycomp.target_api import partitioned
 from tinycomp.targets.tosa import TARGET, emit
 from tinycomp.targets.tosa.tools import PYTHON, Worker, interpreter, worker_of
@@ -118,6 +120,53 @@ def test_a_saved_module_runs_without_the_code_generator(tools: Worker, monkeypat
     again = tinycomp.load(module.to_bytes())
     images = digits()[0][:2]
     np.testing.assert_array_equal(again(images), module(images))
+
+
+def place_of_the_greatest(shape: tuple[int, ...], dtype: str, **attrs: int) -> Graph:
+    """A convolution of one pixel, and the place of its greatest result along an axis."""
+    graph, rng = Graph("g", opsets={"": 17}), np.random.default_rng(0)
+    point, scale, wide = graph.add_const(np.array(3, dtype)), graph.add_const(np.float32(0.5)), np.float32(20)
+    x = graph.add("DequantizeLinear", [graph.add_input("x", TensorType(dtype, shape)), scale, point]).output
+    weight = graph.add_const(rng.integers(-99, 99, (8, shape[1], 1, 1)).astype(np.int8))
+    w = graph.add("DequantizeLinear", [weight, scale, graph.add_const(np.int8(0))]).output
+    y = graph.add("QuantizeLinear", [graph.add("Conv", [x, w]).output, graph.add_const(wide), point]).output
+    real = graph.add("DequantizeLinear", [y, graph.add_const(wide), point]).output
+    graph.set_outputs([graph.add("ArgMax", [real], attrs, sources=["place"]).output], ["y"])
+    return graph
+
+
+@needs_tosa
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("attrs", [{"axis": 1}, {"axis": -1, "keepdims": 0}, {}])
+def test_the_place_of_the_greatest_is_that_of_the_host(dtype: str, attrs: dict[str, int], tools: Worker):
+    graph = place_of_the_greatest((2, 3, 4, 5), dtype, **attrs)
+    x = np.random.default_rng(1).integers(0, 99, (2, 3, 4, 5)).astype(dtype)
+    module = tinycomp.compile(graph, "tosa")
+    assert [row.composites for row in module.report().regions] == [{"tosa.qconv": 1, "tosa.qargmax": 1}]
+    np.testing.assert_array_equal(module(x), tinycomp.compile(graph, "c")(x), strict=True)
+
+
+@needs_tosa
+def test_a_transformer_keeps_its_norms_and_softmax_in_float_and_has_our_bits(tools: Worker):
+    net = Network(1, 6, 16)
+    scale, shift = net.const(16), net.const(16, spread=0.1)
+    x = net.op("LayerNormalization", net.x, scale, shift, name="norm")
+    q, k, v = (net.op("MatMul", x, net.const(16, 16, spread=0.25), name=name) for name in "qkv")
+    scores = net.op("MatMul", q, net.op("Transpose", k, perm=[0, 2, 1]), name="scores")
+    mixed = net.op("MatMul", net.op("Softmax", scores, axis=-1, name="softmax"), v, name="mixed")
+    y = net.op("Add", net.op("MatMul", mixed, net.const(16, 16, spread=0.25), name="out"), net.x, name="add")
+    model = net.done(net.op("Add", net.op("MatMul", y, net.const(16, 4), name="head"), net.const(4), name="bias"))
+    data = [np.random.default_rng(seed).standard_normal((1, 6, 16)).astype(np.float32) for seed in range(3)]
+    made = tinycomp.quantize(model, data, target="tosa")
+    assert violations(made, "tosa") == []
+    module = tinycomp.compile(made, ["tosa", "c:requantize=fixed_point"])
+    report = module.report()
+    assert report.violations() == []
+    regions = [row for row in report.regions if row.target == "tosa"]
+    assert sum(row.macs for row in regions) == report.totals["macs"]["offloaded"]
+    assert "tosa: no rule for LayerNormalization" in map(str, report.reasons["norm"])
+    assert not any("Softmax" in row.ops for row in regions)
+    np.testing.assert_array_equal(module(data[0]), tinycomp.compile(made, "c:requantize=fixed_point")(data[0]))
 
 
 # Floats ---------------------------------------------------------------------------------------------------------------

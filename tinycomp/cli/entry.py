@@ -25,10 +25,11 @@ start here:
   tinycomp demo
 
 exit codes:
-  0  everything went as asked
-  1  a check failed: results differ, nodes fell back under --strict, the installation is broken
-  2  the command line, the model or an input is wrong
-  3  tinycomp itself failed; please report it
+  0    everything went as asked
+  1    a check failed: results differ, nodes fell back under --strict, the
+       installation is broken
+  2    the command line, the model or an input is wrong
+  3    tinycomp itself failed; please report it
   130  interrupted with Ctrl-C
 """
 
@@ -49,7 +50,8 @@ class _Parser(ArgumentParser):
         unknown = re.search(r"unrecognized arguments: (-[^ =]+)", message)
         if unknown:
             hint = did_you_mean(unknown[1], re.findall(r"--[\w-]+", (self.chosen or self).format_help()))
-        raise exits.UsageError(message, hint=f"{hint} See: {self.prog} --help".strip())
+        asked = self.chosen or self
+        raise exits.UsageError(message, hint=f"{hint} See: {asked.prog} --help".strip())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -142,20 +144,26 @@ def _room() -> int:
 
 
 def _continued(command: str, room: int) -> str:
-    r"""Return a command in lines that a shell takes for one.
+    r"""Return a command in lines that a shell takes for one; what follows an option stays with it.
 
-    >>> print(_continued("tinycomp report digits --html report.html", 30))
+    >>> print(_continued("tinycomp report digits --html report.html", 36))
     tinycomp report digits \
         --html report.html
     """
     words = shlex.split(command, posix=False)
-    lines = [words[0]]
-    for word in words[1:]:
-        if len(lines[-1]) + 1 + len(word) + 2 > room:
-            lines[-1] += " \\"
-            lines.append(f"    {word}")
+    parts: list[str] = []
+    for before, word in zip(["", *words], words, strict=False):
+        if before.startswith("-") and not word.startswith("-"):
+            parts[-1] += f" {word}"
         else:
-            lines[-1] += f" {word}"
+            parts.append(word)
+    lines = [parts[0]]
+    for part in parts[1:]:
+        if len(lines[-1]) + 1 + len(part) + 2 > room:
+            lines[-1] += " \\"
+            lines.append(f"    {part}")
+        else:
+            lines[-1] += f" {part}"
     return "\n".join(lines)
 
 

@@ -117,12 +117,12 @@ def place_of(options: Namespace) -> dict[Which, str] | None:
     """
     place: dict[Which, str] = {}
     for text in options.place:
-        which, target = _assigned(text, "a place", "--place", "NODES=TARGET, such as encoder/*=npu")
+        which, target = assigned(text, "a place", "--place", "NODES=TARGET, such as encoder/*=npu")
         place.setdefault(which, target)
     return place or None
 
 
-def _assigned(text: str, what: str, where: str, expected: str) -> tuple[str, str]:
+def assigned(text: str, what: str, where: str, expected: str) -> tuple[str, str]:
     """Return what stands before and behind the last ``=``.
 
     Raises:
@@ -156,7 +156,7 @@ def shapes_of(options: Namespace) -> dict[str, Shape] | None:
     """
     shapes: dict[str, Shape] = {}
     for text in options.shape:
-        name, dims = _assigned(text, "a shape", "--shape", "INPUT=DIMS, such as image=1,3,224,224")
+        name, dims = assigned(text, "a shape", "--shape", "INPUT=DIMS, such as image=1,3,224,224")
         shapes[name] = tuple(_dim(part.strip(), text) for part in dims.split(",")) if dims else ()
     return shapes or None
 

@@ -41,7 +41,7 @@ from tinycomp.ir.text.literals import AbsentArray
 from tinycomp.ir.types import Dim, TensorType, substitute
 from tinycomp.memory.budget import check_positive, limited
 from tinycomp.memory.constants import Constants, check_files, evict, is_evictable
-from tinycomp.memory.gc_pause import gc_paused
+from tinycomp.memory.interpreter import compiling
 from tinycomp.memory.mapped import mappings_of
 from tinycomp.ops.typing import retype, use_records
 from tinycomp.passes.base import Pass
@@ -197,22 +197,24 @@ def compile(  # noqa: A001 - the public name
     _check_precision(precision, passes)
     if place and passes is not None:
         raise OptionError("nodes are placed by the default passes only", where="place", found="passes", hint=_NO_PASSES)
-    with gc_paused():  # the first use of a target imports it
+    # What is asked for: targets with options, policies and placements; the Compiler holds all of it.
+    with compiling():  # the first use of a target imports it
         targets, common = steered(resolve_targets(target, options), policy, place)
         compiler = Compiler(
             targets, pool, passes, None if dump is None else Path(dump), verify, memory_limit, threads, common,
             specialize, optimize, precision or "f32", devices=DeviceOptions.read(devices, faults, targets),
         )  # fmt: skip
-    with limited(memory_limit, timeout), gc_paused():
+    with limited(memory_limit, timeout), compiling():
         graph = _imported(model, shapes, mapped=True)
         if precision is None and passes is None:
             compiler = compiler.fitting(graph)
+        # Weights stay in the model's file as long as possible; the file must be the same in the end as it was.
         files = mappings_of(v.const for v in constants_of(graph) if v.const is not None)
         original = _Original(graph.clone() if passes is None and _is_light(graph) else None, shapes)
-        with sharing_budget(graph):
+        with sharing_budget(graph):  # passes that fold constants have one budget together
             compiler.partition_in_place(graph)
             compiler.check_places(graph, strict)
-            evict(constants_of(graph))
+            evict(constants_of(graph))  # to mapped files: code generators read each once
             lowered = compiler.lower(graph)
         for mapping in files:
             mapping.check()

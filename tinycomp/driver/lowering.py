@@ -263,6 +263,7 @@ class Lowering:
         if not target.programs:  # its code reads constants while it runs
             for value in constants:
                 value.const = None if value.const is None else self.constants.own(value.const)
+        # The target's code generator is called, unless what it once made of the same region is in the cache of blobs.
         return blobs.build(target if keep else target.for_plan(self.pool.threads), node)
 
     def _generated(self, made: Program | CSource, node: Node, keep: bool) -> Run:

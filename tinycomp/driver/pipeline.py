@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
+import inspect
 import itertools
 import pkgutil
 import re
@@ -22,12 +23,14 @@ from tinycomp.memory.budget import check_time, current
 from tinycomp.passes.annotate_target import AnnotateTarget
 from tinycomp.passes.assign_border_layouts import AssignBorderLayouts
 from tinycomp.passes.base import Pass
+from tinycomp.passes.check_quantization import CheckQuantization
 from tinycomp.passes.eliminate_common_subexpressions import EliminateCommonSubexpressions
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.expand_functions import ExpandFunctions
 from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.passes.inline_functions import InlineFunctions
 from tinycomp.passes.keep_forms import KeepForms, wishes
+from tinycomp.passes.legalize import Legalize
 from tinycomp.passes.merge_composite import MergeComposite
 from tinycomp.passes.merge_regions import MergeRegions
 from tinycomp.passes.offer_to_target import OfferToTarget
@@ -137,7 +140,7 @@ def pass_types() -> Mapping[str, type[Pass]]:
     while waiting:
         kind = waiting.pop()
         waiting.extend(kind.__subclasses__())
-        if kind.__module__.startswith(f"{tinycomp.passes.__name__}."):
+        if kind.__module__.startswith(f"{tinycomp.passes.__name__}.") and not inspect.isabstract(kind):
             kinds[kind.name] = kind
     return dict(sorted(kinds.items()))
 
@@ -247,8 +250,9 @@ def partitioning_passes(
 ) -> list[Pass]:
     """Return the passes that give every node to a target or to the host.
 
-    All that a target takes comes before the composites of the next one. What no composite has claimed in the end is
-    folded for good, dequantised weights included: no later rule could make use of them. Where the last target has no
+    All that a target takes comes before the composites of the next one; what it refuses is rewritten before that by the
+    passes that it asks for, where they help. What no composite has claimed in the end is folded for good, dequantised
+    weights included: no later rule could make use of them. Where the last target has no
     composites of quantised numbers, that is done before its composites are tried. Half precision that the targets
     before have left is computed in float32 where the last one wants it. Where all targets have a cost, the cheapest
     placement decides instead of their order.
@@ -265,21 +269,29 @@ def partitioning_passes(
         PartitionGraph(targets=tuple(targets)),
         *([AssignBorderLayouts(tuple(targets))] if any(target.has_layouts for target in targets) else []),
     ]
+    checking = [CheckQuantization(tuple(targets))] if any(target.quantization_rules for target in targets) else []
     last = tuple(targets[-1:])
     folding: list[Pass] = [FoldConstants(keep_quantized=False)]
     if _have_costs(targets):
         cleaning = [*folding, EliminateDeadCode()] if optimize else []
-        return [PlaceByCost(tuple(targets), policy), *cleaning, *merging_regions]
+        return [*checking, PlaceByCost(tuple(targets), policy), *cleaning, *merging_regions]
     if not optimize:
         claiming = ((MergeComposite(each, policy), AnnotateTarget((each,), policy)) for each in targets)
-        return [*itertools.chain.from_iterable(claiming), *merging_regions]
+        return [*checking, *itertools.chain.from_iterable(claiming), *merging_regions]
     merging: list[Pass] = [MergeComposite(target, policy) for target in last]
+    offering = ([*_legalising(target, policy), OfferToTarget(target, policy)] for target in targets[:-1])
     return [
-        *(OfferToTarget(target, policy) for target in targets[:-1]),
+        *checking,
+        *itertools.chain.from_iterable(offering),
         *([WidenHalf()] if len(targets) > 1 and last[0].widens_half else []),
+        *itertools.chain.from_iterable(_legalising(target, policy) for target in last),
         *(merging + folding if any(target.reads_quantized for target in last) else folding + merging),
         EliminateDeadCode(),
         ExpandFunctions(last, policy),
         AnnotateTarget(last, policy),
         *merging_regions,
     ]
+
+
+def _legalising(target: Target, policy: Policy) -> list[Pass]:
+    return [Legalize(target, policy)] if target.legalize else []

@@ -12,6 +12,8 @@ from tinycomp.ir.blocked import conversion_of
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import substitute, tensor
 from tinycomp.ops import OPS
+from tinycomp.passes.check_quantization import CheckQuantization
+from tinycomp.passes.legalize import Legalize
 from tinycomp.passes.merge_regions import MINIMUM
 from tinycomp.passes.place_by_cost import ESTIMATE
 from tinycomp.remark import Remark
@@ -19,12 +21,14 @@ from tinycomp.runtime.blob import Blob, Figures
 from tinycomp.runtime.diagram import Position
 from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.report import Report
-from tinycomp.runtime.rows import CompositeRow, ConversionRow, HostRow, LayerRow, LayoutRow, RegionRow
+from tinycomp.runtime.rows import CompositeRow, ConversionRow, HostRow, LayerRow, LayoutRow, RegionRow, ViolationRow
 from tinycomp.target.policy import macs, sample_bytes
 
 _CONVERSIONS = frozenset({"DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"})
 _PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
 _INTEGER_OPERATORS = frozenset({"ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul"})
+_NAMED = 5
+"""The most layers that a note names."""
 _ROUNDED = 4
 """The accuracy level of a MatMulNBits whose data may have 8 bits; a target takes it whole to make use of that."""
 
@@ -63,9 +67,21 @@ def make_report(
             hosts.append(_host_row(node, position, reasons, sizes))
             conversions += [_conversion_row(node, "host", sizes)] if _converts(node) else []
     return Report(
-        model, tuple(targets), tuple(regions), tuple(hosts), (*notes, *_doubts(graph)), reasons, _layers(programs),
-        tuple(conversions), tuple(layouts),
+        model, tuple(targets), tuple(regions), tuple(hosts), (*notes, *_legalised(graph), *_doubts(graph)), reasons,
+        _layers(programs), tuple(conversions), tuple(layouts), disobedient=_violations(graph, regions),
     )  # fmt: skip
+
+
+def _violations(graph: Graph, regions: Iterable[RegionRow]) -> tuple[ViolationRow, ...]:
+    """Return what quantisation rules do not allow, of layers that the target has not taken all the same."""
+    taken = {(row.target, source) for row in regions for source in row.sources}
+    graphs = dict.fromkeys([graph, *(g for g, _ in graph.walk())])
+    found = (r for r in dict.fromkeys(r for g in graphs for r in g.remarks) if r.stage == CheckQuantization.name)
+    return tuple(
+        ViolationRow(r.target, r.where, r.rule.rpartition(" ")[2], r.sources, r.reason, r.remedy)
+        for r in found
+        if not any((r.target, source) in taken for source in r.sources)
+    )
 
 
 def _converts(node: Node) -> bool:
@@ -93,6 +109,23 @@ def _layers(programs: Mapping[tuple[str, Any], object]) -> tuple[LayerRow, ...]:
 def _doubts(graph: Graph) -> list[str]:
     """Tell which graphs may have more regions than necessary, and what placements are estimated to cost."""
     return [r.reason for r in dict.fromkeys(graph.remarks) if r.rule in (ESTIMATE, MINIMUM)]
+
+
+def _legalised(graph: Graph) -> list[str]:
+    """Tell which layers have been rewritten for a target, and by which passes."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for remark in dict.fromkeys(graph.remarks):
+        if remark.stage == Legalize.name:
+            found.setdefault((remark.target, remark.rule), []).append(", ".join(remark.sources[:1]))
+    return [
+        f"For {target}, {rule} rewrote {len(names)} layer(s) that it refuses as they stand: {_some(names)}."
+        for (target, rule), names in found.items()
+    ]
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _outside_regions(graph: Graph) -> Iterable[tuple[Position, Node]]:

@@ -71,8 +71,11 @@ def _record(
         bounds: The least and the most that sizes may be, by symbol.
     """
     recordable = all(
-        isinstance(step.run, (NativeRegion, CRegion)) and ABSENT not in step.reads for step in plan.steps
-    ) and all(_is_plain(spec.numpy_dtype) for spec in (*plan.inputs, *plan.outputs))
+        isinstance(step.run, CRegion) or (isinstance(step.run, NativeRegion) and step.run.program.texts is None)
+        for step in plan.steps
+    )
+    recordable = recordable and not any(ABSENT in step.reads for step in plan.steps)
+    recordable = recordable and all(_is_plain(spec.numpy_dtype) for spec in (*plan.inputs, *plan.outputs))
     if not recordable:
         return None
     recorder, steps = Recorder(), []

@@ -31,7 +31,7 @@ from tinycomp.driver.compiler import Compiler, Model, load_graph, resolve_target
 from tinycomp.errors import TuningError
 from tinycomp.frontend import Shapes
 from tinycomp.ir.graph import Value
-from tinycomp.memory.gc_pause import gc_paused
+from tinycomp.memory.interpreter import compiling
 from tinycomp.runtime.native.executor import NativeProgram, Pool, Weights
 from tinycomp.runtime.native.processor import default_isa, default_threads, isa_shape, this_machine
 from tinycomp.runtime.native.program import Program
@@ -121,7 +121,7 @@ def _opened(path: Path) -> TuningLog:
 def _programs(model: Model, shapes: Shapes | None, pool: Pool) -> list[Program]:
     """Return the native programs of a model whose sizes are all known."""
     compiler = Compiler(resolve_targets("c"), pool)
-    with gc_paused():
+    with compiling():
         graph = load_graph(model, shapes)
         compiler.partition_in_place(graph)
         open_inputs = [v for v in graph.inputs if getattr(v.type, "static_shape", ()) is None]

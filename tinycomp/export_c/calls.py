@@ -7,18 +7,37 @@ piece: the buffers of every region, what lies between regions, and what each cal
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from tinycomp.errors import UnsupportedError
+from tinycomp.export_c.actions import (
+    ABSENT,
+    Action,
+    Call,
+    Calls,
+    Condition,
+    Copy,
+    Fill,
+    Find,
+    If,
+    Loop,
+    Place,
+    SizedCall,
+    Source,
+    Word,
+)
+from tinycomp.export_c.ethos_u import result_bytes, source_of
 from tinycomp.export_c.memory import Memory, MemoryMap
 from tinycomp.export_c.processors import Processor
+from tinycomp.export_c.sized import Dims, Ranges, SizedRegion, numbers_of
+from tinycomp.export_c.weights import Weights
+from tinycomp.runtime.blob import BlobRegion
 from tinycomp.runtime.csource.region import SCRATCH_ALIGNMENT, CRegion
 from tinycomp.runtime.csource.source import CSource
 from tinycomp.runtime.module import Module
@@ -28,6 +47,7 @@ from tinycomp.runtime.native.program import BufferSpec, Control, Instruction, Op
 from tinycomp.runtime.plan import FIRST_FREE, Plan, Step
 from tinycomp.runtime.regions import NativeRegion, read_while_running
 from tinycomp.runtime.spec import TensorSpec, array_dtype
+from tinycomp.symbolic import Size, product, size
 
 _SAME_BYTES = ("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze")
 """Operators of the host whose result has the bytes of their first operand."""
@@ -35,202 +55,6 @@ _COPIES_FIRST: Mapping[str, Callable[[Mapping[str, Any]], bool]] = MappingProxyT
 """Kernels that, on one thread, have copied all of operand 1 before they write operand 0, given their parameters."""
 _TRIP, _FLAG = 8, 1
 """Bytes of the number of a trip, and of a condition."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where an operand lies.
-
-    Attributes:
-        base: ``"input"``, ``"output"``, ``"arena"``, ``"weights"`` or ``"absent"``; while memory is not planned,
-            ``"buffer"``.
-        index: Which input, output or buffer.
-        offset: In bytes.
-    """
-
-    base: str
-    index: int = 0
-    offset: int = 0
-
-    def at(self, offset: int) -> Place:
-        """Return the place so many bytes further on."""
-        return replace(self, offset=self.offset + offset)
-
-
-ABSENT = Place("absent")
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of a kernel.
-
-    Attributes:
-        kernel: Its name.
-        params: Every field of its parameter struct.
-        operands: One place per letter of its signature.
-        state: Where its packed weights begin among the weights; None if it has none.
-        units: How many units of work there are.
-        scratch: Where the memory lies that it needs while it runs.
-        sources: Names of the model's nodes that it computes.
-    """
-
-    kernel: str
-    params: Mapping[str, int | float]
-    operands: tuple[Place, ...]
-    state: int | None
-    units: int
-    scratch: Place
-    sources: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Fill:
-    """Bytes that are set to a value: to 0 what nothing is certain to write before it is read."""
-
-    place: Place
-    nbytes: int
-    value: int = 0
-
-
-@dataclass(frozen=True)
-class Copy:
-    """Bytes that are wanted somewhere else as well, such as a result that is an input or a constant."""
-
-    to: Place
-    source: Place
-    nbytes: int
-
-
-@dataclass(frozen=True)
-class Source:
-    """A call of a function that another target's code generator has written.
-
-    Attributes:
-        number: Which of the sources.
-        inputs: Its operands.
-        outputs: Its results.
-        constants: Where its constants begin among the weights.
-        scratch: Where the memory lies that it needs while it runs.
-        sources: Names of the model's nodes that it computes.
-    """
-
-    number: int
-    inputs: tuple[Place, ...]
-    outputs: tuple[Place, ...]
-    constants: tuple[Place, ...]
-    scratch: Place
-    sources: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class If:
-    """One of two sequences.
-
-    Attributes:
-        condition: A byte that chooses the first if it is not 0.
-        bodies: Both.
-        sources: Names of the model's nodes.
-    """
-
-    condition: Place
-    bodies: tuple[tuple[Action, ...], tuple[Action, ...]]
-    sources: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Loop:
-    """A sequence that is repeated.
-
-    Attributes:
-        limit: Where the most trips stand, an int64; absent for any number.
-        condition: A byte that is 0 if there shall be no trip; absent if there shall be.
-        trip: Where every trip finds its number.
-        goes_on: A byte that every trip makes 0 if it is the last one.
-        begin: What happens before the first trip.
-        body: One trip.
-        carried: What happens behind each trip: its values are those that the next one reads.
-        rows: Of every trip: a value, and where that of the first one is kept; others follow it.
-        trips: The number of trips that there must be for the rows to fill their results; None if there are no rows.
-        end: What happens behind the last trip.
-        sources: Names of the model's nodes.
-    """
-
-    limit: Place
-    condition: Place
-    trip: Place
-    goes_on: Place
-    begin: tuple[Action, ...]
-    body: tuple[Action, ...]
-    carried: tuple[Copy, ...]
-    rows: tuple[Copy, ...]
-    trips: int | None
-    end: tuple[Copy, ...]
-    sources: tuple[str, ...]
-
-
-Action = Call | Fill | Copy | Source | If | Loop
-
-
-def _calls_in(actions: Iterable[Action]) -> Iterator[Call]:
-    """Yield all calls of kernels in some actions and in what these repeat or choose between."""
-    waiting = [*actions][::-1]
-    while waiting:
-        action = waiting.pop()
-        if isinstance(action, Call):
-            yield action
-        elif isinstance(action, If):
-            waiting += [*action.bodies[0], *action.bodies[1]][::-1]
-        elif isinstance(action, Loop):
-            waiting += action.body[::-1]
-
-
-@dataclass(frozen=True)
-class Calls:
-    """Everything that a project does.
-
-    Attributes:
-        inputs: What the model takes, in order; all sizes are known.
-        outputs: What it gives.
-        steps: What is done, in order.
-        weights: Packed weights and constants, which calls find by their offset.
-        sources: What other targets' code generators have written.
-        memory: What lies where in the memory of a run, and when.
-        cache: What kernels take the second-level cache to hold, in bytes.
-    """
-
-    inputs: tuple[TensorSpec, ...]
-    outputs: tuple[TensorSpec, ...]
-    steps: tuple[Action, ...]
-    weights: bytes
-    sources: tuple[CSource, ...]
-    memory: MemoryMap
-    cache: int
-
-    @property
-    def calls(self) -> tuple[Call, ...]:
-        """The calls of kernels, in order."""
-        return tuple(_calls_in(self.steps))
-
-    @property
-    def kernels(self) -> tuple[str, ...]:
-        """The kernels that are called, each once, in the order of their first calls."""
-        return tuple(dict.fromkeys(call.kernel for call in self.calls))
-
-
-@dataclass
-class _Weights:
-    """Bytes that never change, equal ones once."""
-
-    data: bytearray = field(default_factory=bytearray)
-    _known: dict[bytes, int] = field(default_factory=dict)
-
-    def add(self, data: bytes, alignment: int) -> int:
-        key = hashlib.sha256(data).digest()
-        if key not in self._known:
-            self.data += bytes(-len(self.data) % alignment)
-            self._known[key] = len(self.data)
-            self.data += data
-        return self._known[key]
 
 
 def calls_of(module: Module, processor: Processor) -> Calls:
@@ -244,46 +68,57 @@ def calls_of(module: Module, processor: Processor) -> Calls:
         UnsupportedError: If something of it has no form in C; it names the node.
     """
     plan = module.plan
-    _require(module, plan)
-    project = _Project(plan, processor)
+    ranges = _require(module, plan)
+    project = _Project(plan, processor, ranges)
     steps = project.steps()
     has_sources = any(source.scratch_bytes for source in project.sources)
     memory = project.memory.plan(SCRATCH_ALIGNMENT if has_sources else processor.alignment)
     return Calls(
-        module.inputs, module.outputs, tuple(_settled(steps, memory)), bytes(project.weights.data),
-        tuple(project.sources), memory, processor.cache,
+        module.inputs, module.outputs, ranges.given, tuple(ranges.found), *project.ports(),
+        tuple(_settled(steps, memory)), bytes(project.weights.data), tuple(project.sources), memory, processor.cache,
     )  # fmt: skip
 
 
-def _require(module: Module, plan: Plan) -> None:
-    """Refuse what has no form in C, before anything is written."""
+def _require(module: Module, plan: Plan) -> Ranges:
+    """Refuse what has no form in C, before anything is written; return the sizes that a run chooses."""
+    ranges = Ranges({}, {})
     for spec in (*module.inputs, *module.outputs):
-        if not spec.is_static:
-            raise UnsupportedError(
-                "a dimension is known only in a run", where=f'"{spec.name}"', expected="sizes that are numbers",
-                found=str(spec), hint="Give sizes, such as --shape image=1x3x224x224.",
-            )  # fmt: skip
         dtype = spec.numpy_dtype
-        if dtype is None or dtype.kind == "O":
+        if dtype is None or dtype.kind == "O" or spec.shape is None:
             raise UnsupportedError(
                 "values of this type have no form in C", where=f'"{spec.name}"', expected="a tensor of numbers",
                 found=str(spec),
             )  # fmt: skip
+    for spec in module.inputs:
+        for dim in [dim for dim in spec.shape or () if not isinstance(dim, int)]:
+            least, most = module.bounds.get(dim or "", (0, None))
+            if dim is None or most is None:
+                raise UnsupportedError(
+                    "a dimension has no bound", where=f'"{spec.name}"', expected="numbers, or sizes with bounds",
+                    found=str(spec), hint="Give sizes or bounds, such as --shape image=1..8,3,224,224.",
+                )  # fmt: skip
+            ranges.given[dim] = least, most
     for step in plan.steps:
         if isinstance(step.run, CRegion):
             _require_source(step, step.run.source)
         elif not isinstance(step.run, NativeRegion):
-            if step.op in _SAME_BYTES:
+            if step.op in _SAME_BYTES or _is_npu(step):
                 continue
             raise UnsupportedError(
                 f"{step.op} has no form in C", where=_where(step),
-                expected="nodes that the target c computes, or a target that generates C",
+                expected="nodes that the target c computes, or a target that generates C, or ethos_u",
                 found=f"a node of the {step.tier} tier", hint="tinycomp report MODEL --why NODE says why.",
+            )  # fmt: skip
+        elif step.run.program.texts is not None:
+            raise UnsupportedError(
+                "texts have no form in C", where=_where(step), expected="tensors of numbers",
+                found="a region that takes or gives texts",
             )  # fmt: skip
         else:
             given = {index for index, slot in enumerate(step.writes) if slot in plan.output_slots}
             for program in step.run.program.walk():
                 _require_program(step, program, given if program is step.run.program else set())
+    return ranges
 
 
 def _require_source(step: Step, source: CSource) -> None:
@@ -298,10 +133,17 @@ def _require_source(step: Step, source: CSource) -> None:
 def _require_program(step: Step, program: Program, given: Set[int]) -> None:
     """Refuse what a program does that has no form; the outputs ``given`` are the model's, whose sizes are known."""
     if program.is_symbolic:
-        raise UnsupportedError(
-            "a size is known only in a run", where=_where(step), expected="sizes that are numbers",
-            found=", ".join((*program.symbols, *program.found)), hint="Fix all sizes with --shape.",
-        )  # fmt: skip
+        assert isinstance(step.run, NativeRegion)
+        element = next((program.inputs[i].name for i, axis in program.sources.values() if axis < 0), None)
+        flow = next((call for call in program.instructions if call.control is not None), None)
+        if program is not step.run.program or flow is not None or element is not None:
+            what = "the sizes in control flow depend on" if element is None else f'elements of "{element}" are'
+            raise UnsupportedError(
+                f"{what} sizes of the run", where=_where(step) if flow is None else ", ".join(flow.source),
+                expected="sizes that are numbers, or dimensions with bounds",
+                found=", ".join((*program.symbols, *program.found)), hint="Fix sizes with --shape.",
+            )  # fmt: skip
+        return
     if program.arena_bytes and not program.blocks:
         raise UnsupportedError(
             "the module does not say what lies in its memory", where=_where(step), expected="its buffers",
@@ -320,6 +162,10 @@ def _require_program(step: Step, program: Program, given: Set[int]) -> None:
             )  # fmt: skip
 
 
+def _is_npu(step: Step) -> bool:
+    return isinstance(step.run, BlobRegion) and step.run.blob.target == "ethos_u"
+
+
 def _where(step: Step) -> str:
     return f"node {', '.join(step.sources[:4]) or step.label} ({step.op})"
 
@@ -327,52 +173,92 @@ def _where(step: Step) -> str:
 class _Project:
     """Collects what a plan does, with places in buffers whose offsets are found out at last."""
 
-    def __init__(self, plan: Plan, processor: Processor) -> None:
-        self.plan, self.processor = plan, processor
-        self.weights, self.memory = _Weights(), Memory()
+    def __init__(self, plan: Plan, processor: Processor, ranges: Ranges) -> None:
+        self.plan, self.processor, self.ranges = plan, processor, ranges
+        self.weights, self.memory = Weights(processor), Memory()
         self.sources: list[CSource] = []
         self._slots: dict[int, Place] = {}
-        self._bytes: dict[int, int] = {}
+        self._bytes: dict[int, Size] = {}
+        self._dims: dict[int, Dims] = {}
         for slot, value in enumerate(plan.slots):
             if isinstance(value, np.ndarray):
-                self._slots[slot] = Place("weights", 0, self.weights.add(_bytes_of(value), processor.alignment))
-                self._bytes[slot] = value.nbytes
+                self._slots[slot] = Place("weights", 0, self.weights.constant(value))
+                self._bytes[slot], self._dims[slot] = value.nbytes, value.shape
         for index, (slot, spec) in enumerate(zip(plan.input_slots, plan.inputs, strict=True)):
-            self._slots[slot], self._bytes[slot] = Place("input", index), _nbytes(spec)
+            self._slots[slot], self._dims[slot] = Place("input", index), _dims(spec)
+            self._bytes[slot] = _nbytes(spec, self._dims[slot])
 
     def steps(self) -> list[Action]:
         """Return what the plan does."""
-        copied: list[Action] = []
-        for index, (slot, spec) in enumerate(zip(self.plan.output_slots, self.plan.outputs, strict=True)):
-            place = self._slots.setdefault(slot, Place("output", index))
-            self._bytes.setdefault(slot, _nbytes(spec))
-            if place != Place("output", index):
-                copied.append(Copy(Place("output", index), place, _nbytes(spec)))
+        outputs = [*enumerate(zip(self.plan.output_slots, self.plan.outputs, strict=True))]
+        for index, (slot, spec) in outputs:
+            self._slots.setdefault(slot, Place("output", index))
+            if spec.is_static:
+                self._bytes.setdefault(slot, _nbytes(spec, _dims(spec)))
         steps: list[Action] = []
-        for step in self.plan.steps:
+        for number, step in enumerate(self.plan.steps):
             if isinstance(step.run, NativeRegion):
-                for slot, buffer in zip(step.writes, step.run.program.outputs, strict=True):
-                    if slot not in self._bytes:
-                        self._make(slot, _buffer_bytes(buffer), step)
-                inputs, outputs = map(self._of, step.reads), map(self._of, step.writes)
-                sizes = [self._bytes.get(slot, 0) for slot in step.writes]
-                steps += _Region(self, None, step.run.program, [*inputs], [*outputs], sizes=sizes).steps()
+                steps += self._region(number, step, step.run.program)
             elif isinstance(step.run, CRegion):
-                steps.append(self._source(step, step.run))
+                for slot, (dtype, shape) in zip(step.writes, step.run.results, strict=True):
+                    self._dims[slot] = shape
+                    self._make(slot, math.prod(shape) * dtype.itemsize, step)
+                steps.append(self._source(step, step.run.source))
+            elif isinstance(step.run, BlobRegion):
+                for slot, nbytes in zip(step.writes, result_bytes(step.run.blob), strict=True):
+                    self._make(slot, nbytes, step)
+                steps.append(self._source(step, source_of(step.run.blob, f"npu_{len(self.sources)}")))
             else:
-                nbytes = self._bytes[step.reads[0]]
-                self._make(step.writes[0], nbytes, step)
+                same = self._bytes[step.reads[0]]
+                self._make(step.writes[0], same, step)
                 self._touch(step.reads[:1], step.writes[:1])
-                steps.append(Copy(self._of(step.writes[0]), self._of(step.reads[0]), nbytes))
+                steps.append(Copy(self._of(step.writes[0]), self._of(step.reads[0]), same))
                 self.memory.tick(step.op, step.sources)
-        return steps + copied
+        for index, (slot, _) in outputs:
+            if self._slots[slot] != Place("output", index):
+                steps.append(Copy(Place("output", index), self._slots[slot], self._bytes[slot]))
+        return steps
 
-    def _make(self, slot: int, nbytes: int, step: Step) -> None:
+    def _region(self, number: int, step: Step, program: Program) -> list[Action]:
+        """Return what a region on the target c does."""
+        inputs = [*map(self._of, step.reads)]
+        if not program.is_symbolic:
+            for slot, buffer in zip(step.writes, program.outputs, strict=True):
+                if slot not in self._bytes:
+                    self._make(slot, _buffer_bytes(buffer), step)
+            outputs, sizes = [*map(self._of, step.writes)], [self._bytes.get(slot, 0) for slot in step.writes]
+            known = [size for size in sizes if isinstance(size, int)]
+            return _Region(self, None, program, inputs, outputs, sizes=known).steps()
+        missing = [slot for slot in step.reads if slot >= FIRST_FREE and slot not in self._dims]
+        if missing:
+            raise UnsupportedError("the shape of an operand is known only in a run", where=_where(step))
+        # Where results lie is known when their sizes are, which follow from those of the operands.
+        region = SizedRegion(
+            self.memory, self.weights, self.processor, program, (inputs, outputs := []),
+            [self._dims.get(slot, ()) for slot in step.reads], self.ranges, number, _where(step),
+        )  # fmt: skip
+        for slot, spec, dims in zip(step.writes, program.outputs, region.shapes(), strict=True):
+            self._dims[slot] = dims
+            self._make(slot, product(dims) * array_dtype(spec.dtype).itemsize, step)
+            outputs.append(self._of(slot))
+        return region.steps()
+
+    def ports(self) -> tuple[tuple[tuple[Dims, ...], tuple[Dims, ...]], tuple[tuple[int, ...], tuple[int, ...]]]:
+        """Return the dimensions of inputs and outputs, and how many bytes they have at most."""
+        shapes, most = [], []
+        for slots, specs in ((self.plan.input_slots, self.plan.inputs), (self.plan.output_slots, self.plan.outputs)):
+            pairs = [*zip(slots, specs, strict=True)]
+            shapes.append(tuple([_dims(spec) if spec.is_static else self._dims[slot] for slot, spec in pairs]))
+            most.append(tuple([self.ranges.most(self._bytes[slot], "it", f'"{spec.name}"') for slot, spec in pairs]))
+        return (shapes[0], shapes[1]), (most[0], most[1])
+
+    def _make(self, slot: int, nbytes: Size, step: Step) -> None:
         """Give a value between steps a buffer, unless it has a place."""
         if slot >= FIRST_FREE:
             self._bytes[slot] = nbytes
             if slot not in self._slots:
-                self._slots[slot] = Place("buffer", self.memory.add(nbytes, f"result of {step.label}"))
+                most = self.ranges.most(nbytes, "a result", _where(step))
+                self._slots[slot] = Place("buffer", self.memory.add(most, f"result of {step.label}"))
 
     def _of(self, slot: int) -> Place:
         return ABSENT if slot < FIRST_FREE else self._slots[slot]
@@ -382,13 +268,9 @@ class _Project:
             if place.base == "buffer":
                 self.memory.touch(place.index)
 
-    def _source(self, step: Step, region: CRegion) -> Source:
-        source = region.source
-        for slot, (dtype, shape) in zip(step.writes, region.results, strict=True):
-            self._make(slot, math.prod(shape) * dtype.itemsize, step)
+    def _source(self, step: Step, source: CSource) -> Source:
         self._touch(step.reads, step.writes)
-        alignment = self.processor.alignment
-        constants = [Place("weights", 0, self.weights.add(_bytes_of(c), alignment)) for c in source.constants]
+        constants = [Place("weights", 0, self.weights.constant(constant)) for constant in source.constants]
         scratch = self.scratch(source.scratch_bytes)
         self.memory.tick(step.label, step.sources)
         self.sources.append(source)
@@ -404,17 +286,17 @@ class _Project:
         return Place("buffer", buffer)
 
 
-def _nbytes(spec: TensorSpec) -> int:
-    assert spec.shape is not None
-    return math.prod([int(dim or 0) for dim in spec.shape]) * array_dtype(spec.dtype).itemsize
+def _dims(spec: TensorSpec) -> Dims:
+    """Return the dimensions of an input or of a result of known shape."""
+    return tuple([size(dim or 0) for dim in spec.shape or ()])
+
+
+def _nbytes(spec: TensorSpec, dims: Dims) -> Size:
+    return product(dims) * array_dtype(spec.dtype).itemsize
 
 
 def _buffer_bytes(spec: BufferSpec) -> int:
     return math.prod(int(dim) for dim in spec.shape) * array_dtype(spec.dtype).itemsize
-
-
-def _bytes_of(array: np.ndarray[Any, Any]) -> bytes:
-    return np.ascontiguousarray(array).tobytes()
 
 
 def _bytes_in_a_row(params: Mapping[str, Any]) -> int | None:
@@ -442,9 +324,7 @@ class _Region:
             native, _ = LoadedProgram.of(program, processor.isa, cache=processor.cache)
             read = read_while_running(program)
             self._constants = {
-                index: weights.add(_bytes_of(constant), processor.alignment)
-                for index, constant in enumerate(program.constants)
-                if index in read
+                index: weights.constant(constant) for index, constant in enumerate(program.constants) if index in read
             }
         else:
             self._constants = around._constants
@@ -503,7 +383,7 @@ class _Region:
         state = None
         if plan.state != ffi.NULL and plan.state_bytes:
             packed = bytes(ffi.buffer(plan.state, plan.state_bytes))
-            state = self._project.weights.add(packed, self._project.processor.alignment)
+            state = self._project.weights.state(packed, numbers_of(self._native.handle, number))
         letters = kernel_named(call.kernel).signature
         operands = [
             ABSENT if letter in "pP" else self._place(operand, number)
@@ -610,8 +490,15 @@ def _settled(steps: Iterable[Action], memory: MemoryMap) -> Iterator[Action]:
     for step in steps:
         if isinstance(step, Call):
             yield replace(step, operands=tuple(map(placed, step.operands)), scratch=placed(step.scratch))
-        elif isinstance(step, Fill):
+        elif isinstance(step, SizedCall):
+            yield replace(
+                step, operands=tuple(map(placed, step.operands)), own_state=placed(step.own_state),
+                scratch=placed(step.scratch),
+            )  # fmt: skip
+        elif isinstance(step, Fill | Word | Find):
             yield replace(step, place=placed(step.place))
+        elif isinstance(step, Condition):
+            yield step
         elif isinstance(step, Copy):
             yield from copied([step])
         elif isinstance(step, Source):

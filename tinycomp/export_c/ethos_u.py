@@ -10,7 +10,10 @@ import numpy as np
 
 from tinycomp.errors import UnsupportedError
 from tinycomp.runtime.blob import Blob
+from tinycomp.runtime.csource.source import CSource
 
+LIBRARY = "ethosu_core_driver"
+"""What a program with such a region is linked with, or a target of CMake."""
 _ROW = 24
 """Bytes in a line of data."""
 _ARENAS = {"scratch": "arena", "scratch_fast": "fast"}
@@ -31,6 +34,37 @@ def driver_call(blob: Blob, name: str) -> dict[str, str]:
     if not (name.isidentifier() and name.isascii() and name.islower()):
         raise UnsupportedError("not a name", where="name", expected="an identifier in lower case", found=name)
     return {f"{name}.h": _header(blob, name), f"{name}.c": _source(blob, name)}
+
+
+def source_of(blob: Blob, name: str) -> CSource:
+    """Return the same as a part of a project, whose arena and fast memory lie in that of a run.
+
+    Args:
+        blob: What the region became.
+        name: In front of the names in it.
+    """
+    upper, text = name.upper(), "\n".join(driver_call(blob, name).values())
+    text = text.replace(f'#include "{name}.h"\n', "").replace(f"int {name}_run(", f"static int {name}_run(")
+    arena, fast = (_rounded(_numbers(blob, f"{field}_size")[0]) for field in _ARENAS)
+    entry = f"""\
+#ifndef {upper}_FAST /* memory that only the device needs to reach; by default beside the arena */
+#define {upper}_FAST ((unsigned char *)scratch + {arena})
+#endif
+static int {name}(const void *const *inputs, void *const *outputs, const void *const *constants, void *scratch) {{
+  (void)constants;
+  return {name}_run(inputs, outputs, scratch, {upper}_FAST);
+}}
+"""
+    return CSource(text + entry, name, libraries=(LIBRARY,), scratch_bytes=arena + fast)
+
+
+def result_bytes(blob: Blob) -> list[int]:
+    """Return how many bytes the results of a region have."""
+    return _numbers(blob, "output_bytes")
+
+
+def _rounded(nbytes: int) -> int:
+    return -(-max(nbytes, 16) // 16) * 16
 
 
 def _numbers(blob: Blob, field: str) -> list[int]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -11,7 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from tinycomp.checking import random_feeds
-from tinycomp.errors import MemoryLimitError, UnsupportedError
+from tinycomp.errors import ExecutionError, FeedError, MemoryLimitError, UnsupportedError
 from tinycomp.export_c import text
 from tinycomp.export_c.calls import calls_of
 from tinycomp.export_c.memory import MemoryMap
@@ -20,12 +21,15 @@ from tinycomp.export_c.sources import files_of, headers_of
 from tinycomp.export_c.variants import definitions_of
 from tinycomp.runtime.files import make_folder, write_files
 from tinycomp.runtime.module import Module
+from tinycomp.runtime.spec import TensorSpec, bind_symbols
 
 Array = np.ndarray[Any, Any]
 Weights = Literal["array", "binary", "pointer"]
 """How a project holds its weights."""
 _ATTEMPTS = 5
 """Budgets that are tried before the fewest bytes are."""
+_LARGEST_CASE = 1 << 16
+"""Elements of inputs in a test at the largest sizes."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +58,12 @@ class Project:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory of a run: values in between, and what kernels need while they run."""
+        """Return the memory of a run, that is of values in between and of what kernels need while they run."""
         return self.memory.size
 
     @property
     def sources(self) -> list[str]:
-        """The C files that make up the library."""
+        """Return the C files that make up the library."""
         return [name for name in self.files if name.endswith(".c") and "/" not in name and name != "test.c"]
 
     def write(self, folder: str | PathLike[str]) -> None:
@@ -95,10 +99,11 @@ def to_c(
     """Turn a compiled module into a C project that needs neither Python nor a heap, threads or files.
 
     Args:
-        module: Compiled for the target ``c``, with static sizes.
+        module: Compiled for the target ``c``. Sizes that are no numbers must have bounds, for which there is memory;
+            every run of the project chooses some within them.
         cpu: What it is for: ``"generic"``, ``"host"``, ``"x86-64-v3"``, ``"armv8-a"``, ``"cortex-m4"`` and the like.
         name: In front of all that it exports; an identifier.
-        feeds: Inputs of the project's test, in order; by default random ones.
+        feeds: Inputs of the project's test, in order; by default random ones, of several sizes where there is a choice.
         seed: Of the random ones.
         weights: How the project holds weights: an ``"array"`` in C, a ``"binary"`` file that the assembler includes, or
             a binary file for which every run takes a ``"pointer"``.
@@ -119,14 +124,12 @@ def to_c(
         )
     processor = processor_named(cpu)
     calls = calls_of(module, processor)
-    arrays = _random(module, seed) if feeds is None else [np.asarray(feed) for feed in feeds]
-    results = module(*arrays)
-    expected = [results] if isinstance(results, np.ndarray) else list(results)
+    cases = _cases(module, calls.sizes, feeds, seed)
     names = text.names_of(calls, name, weights)
     files = {
         f"{name}.h": text.header(calls, names, processor.alignment),
         f"{name}.c": text.source(calls, names),
-        "test.c": text.test(names, arrays, expected),
+        "test.c": text.test(names, cases),
         "Makefile": text.makefile(calls, names, processor),
         "CMakeLists.txt": text.cmake(calls, names, processor),
         "README.md": text.readme(calls, names, processor),
@@ -140,9 +143,9 @@ def to_c(
         flags[f"{name}_part_{number}.c"] = ("-ffp-contract=off", *source.flags)
     if calls.kernels:
         files[f"{name}_kernels.h"] = text.kernels(
-            calls.kernels, headers_of(calls.kernels), definitions_of(calls.calls), processor, names
+            calls.kernels, headers_of(calls.kernels), definitions_of(calls.calls), processor, names, calls.is_sized
         )
-        runtime = files_of(calls.kernels, processor.vocabulary)
+        runtime = files_of(calls.kernels, processor.vocabulary, calls.is_sized)
         files |= {f"runtime/{path}": content for path, content in runtime.items()}
     binaries = {} if weights == "array" else {f"{name}_weights.bin": calls.weights or b"\0"}
     return Project(files, name, processor, calls.memory, len(calls.weights), calls.kernels, binaries, flags)
@@ -180,6 +183,46 @@ def to_c_within(build: Callable[[int | str], Module], nbytes: int, cpu: str = "g
     return project
 
 
-def _random(module: Module, seed: int) -> list[Array]:
-    feeds = random_feeds(module.inputs, seed)
-    return [np.asarray(feeds[spec.name]) for spec in module.inputs]
+def _cases(
+    module: Module, sizes: Mapping[str, tuple[int, int]], feeds: Sequence[Array] | None, seed: int
+) -> list[text.Case]:
+    """Return the runs of a project's test: on the inputs given, or on random ones of some sizes."""
+    if feeds is not None:
+        arrays = [np.asarray(feed) for feed in feeds]
+        bound = bind_symbols(module.inputs, arrays)
+        return [_case(module, {name: bound[name] for name in sizes}, arrays)]
+    cases, failed = [], None
+    for chosen in _chosen(module.inputs, sizes):
+        specs = [
+            replace(spec, shape=tuple(chosen[dim] if isinstance(dim, str) else dim for dim in spec.shape or ()))
+            for spec in module.inputs
+        ]
+        random = random_feeds(specs, seed)
+        try:
+            cases.append(_case(module, chosen, [np.asarray(random[spec.name]) for spec in specs]))
+        except (FeedError, ExecutionError) as error:
+            if not sizes:
+                raise
+            failed = error
+    if not cases and failed is not None:
+        raise failed
+    return cases
+
+
+def _case(module: Module, sizes: Mapping[str, int], arrays: Sequence[Array]) -> text.Case:
+    results = module(*arrays)
+    return text.Case(sizes, arrays, [results] if isinstance(results, np.ndarray) else list(results))
+
+
+def _chosen(inputs: Sequence[TensorSpec], sizes: Mapping[str, tuple[int, int]]) -> list[dict[str, int]]:
+    """Return the least sizes, some in between, and the greatest if the inputs are not too large then."""
+    least, most = ({name: bounds[end] for name, bounds in sizes.items()} for end in (0, 1))
+    between = [
+        {name: min(high, low + step + 2 * place) for place, (name, (low, high)) in enumerate(sizes.items())}
+        for step in (1, 4)
+    ]
+    elements = sum(
+        math.prod(most[dim] if isinstance(dim, str) else dim or 0 for dim in spec.shape or ()) for spec in inputs
+    )
+    chosen = [least, *between, *([most] if elements <= _LARGEST_CASE else [])]
+    return [each for number, each in enumerate(chosen) if each not in chosen[:number]]

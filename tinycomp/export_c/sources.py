@@ -13,8 +13,10 @@ _INCLUDE = re.compile(r'^\s*#include "([^"]+)"', re.MULTILINE)
 _ENTRY = re.compile(r"(?:^static void|^#define [A-Z_]+) TC_NAME\(tc_(\w+)\)(?:\(|$)", re.MULTILINE)
 """A function that a kernel consists of, or the name of one whose body is shared."""
 _FOLDERS = ("src", "include")
-_BESIDE = ("src/rows.c", "src/standalone.h")
+_BESIDE = "src/rows.c"
 """What kernels need beside their headers."""
+_ALONE = ("src/standalone.h", "src/sized.h")
+"""What lets them stand alone, without and with sizes that only a run knows."""
 
 
 def runtime_folder() -> Path:
@@ -47,17 +49,18 @@ def headers_of(kernels: Iterable[str]) -> list[str]:
     return sorted({_header_by_entry()[kernel] for kernel in kernels})
 
 
-def files_of(kernels: Iterable[str], vocabulary: Iterable[str]) -> dict[str, str]:
+def files_of(kernels: Iterable[str], vocabulary: Iterable[str], is_sized: bool = False) -> dict[str, str]:
     """Return the text of every file that some kernels need, by its path relative to the runtime's folder.
 
     Args:
         kernels: Names of kernels.
         vocabulary: The ``simd_*.h`` files of the instruction set in use, to which all others are left out.
+        is_sized: Whether calls depend on the sizes of a run.
     """
     root = runtime_folder()
     chosen = {f"src/{name}" for name in vocabulary}
     files: dict[str, str] = {}
-    waiting = [*headers_of(kernels), *sorted(chosen), "src/vocabulary.h", *_BESIDE]
+    waiting = [*headers_of(kernels), *sorted(chosen), "src/vocabulary.h", _BESIDE, _ALONE[is_sized]]
     while waiting:
         name = waiting.pop()
         if name in files or (name.startswith("src/simd_") and name not in chosen):

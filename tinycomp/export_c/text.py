@@ -9,11 +9,27 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tinycomp.export_c.calls import Action, Call, Calls, Copy, Fill, If, Loop, Place, Source
+from tinycomp.export_c.actions import (
+    Action,
+    Call,
+    Calls,
+    Condition,
+    Copy,
+    Fill,
+    Find,
+    If,
+    Loop,
+    Place,
+    SizedCall,
+    Source,
+    Word,
+)
+from tinycomp.export_c.ethos_u import LIBRARY
 from tinycomp.export_c.processors import Processor
 from tinycomp.runtime.csource.source import CSource, c_comment, c_identifier, c_number
 from tinycomp.runtime.native.library import kernel_named
 from tinycomp.runtime.spec import TensorSpec, array_dtype
+from tinycomp.symbolic import Expression, Formulas, Size
 
 _C_TYPES: Mapping[np.dtype[Any], str] = {
     np.dtype(bool): "uint8_t", np.dtype(np.float32): "float", np.dtype(np.float64): "double",
@@ -32,16 +48,20 @@ class Port:
         name: An identifier.
         ctype: The type of its elements.
         spec: The model's name, dtype and shape.
+        elements: How many there are, or may be at most.
+        dims: Its dimensions.
     """
 
     name: str
     ctype: str
     spec: TensorSpec
+    elements: int
+    dims: tuple[Size, ...]
 
     @property
-    def elements(self) -> int:
-        """How many there are."""
-        return int(np.prod([int(dim or 0) for dim in self.spec.shape or ()]))
+    def is_sized(self) -> bool:
+        """Whether sizes of the run decide its shape."""
+        return any(isinstance(dim, Expression) for dim in self.dims)
 
 
 @dataclass(frozen=True)
@@ -52,6 +72,7 @@ class Names:
         prefix: In front of every name that it exports.
         inputs: In order.
         outputs: In order.
+        sizes: What sizes of a run are called, by their names in the model.
         weights: ``"array"`` in C, ``"binary"`` for a file that the assembler includes, or ``"pointer"`` for memory that
             a caller gives.
     """
@@ -59,13 +80,25 @@ class Names:
     prefix: str
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+    sizes: Mapping[str, str]
     weights: str = "array"
 
     @property
     def pointers(self) -> tuple[str, ...]:
-        """The arguments of a run, without the memory."""
+        """The arguments of a run that must be there, without the memory."""
         own = ("packed_weights",) if self.weights == "pointer" else ()
-        return (*own, *(port.name for port in (*self.inputs, *self.outputs)))
+        sizes = ("sizes",) if self.sizes else ()
+        return (*own, *sizes, *(port.name for port in (*self.inputs, *self.outputs)))
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """All arguments of a run, without the memory."""
+        return (*self.pointers, *(("shapes",) if self.gives_shapes else ()))
+
+    @property
+    def gives_shapes(self) -> bool:
+        """Whether a run says what shapes its results have."""
+        return any(port.is_sized for port in self.outputs)
 
     @property
     def macro(self) -> str:
@@ -75,19 +108,29 @@ class Names:
 
 def names_of(calls: Calls, prefix: str, weights: str = "array") -> Names:
     """Choose an identifier for every input and output: their names where these are identifiers, and none twice."""
-    taken = {"memory", "packed_weights"}
-    return Names(prefix, _ports(calls.inputs, "in", taken), _ports(calls.outputs, "out", taken), weights)
+    taken = {"memory", "packed_weights", "sizes", "shapes"}
+    inputs, outputs = (
+        _ports(specs, kind, calls.shapes[side], calls.most_bytes[side], taken)
+        for side, (specs, kind) in enumerate(((calls.inputs, "in"), (calls.outputs, "out")))
+    )
+    sizes: dict[str, str] = {}
+    for name in (*calls.sizes, *calls.found):
+        plain = c_identifier(name).removeprefix("v_")
+        sizes[name] = plain if plain not in sizes.values() else f"{plain}_{len(sizes)}"
+    return Names(prefix, inputs, outputs, {name: sizes[name] for name in calls.sizes}, weights)
 
 
-def _ports(specs: Sequence[TensorSpec], kind: str, taken: set[str]) -> tuple[Port, ...]:
+def _ports(
+    specs: Sequence[TensorSpec], kind: str, shapes: Sequence[tuple[Size, ...]], most: Sequence[int], taken: set[str]
+) -> tuple[Port, ...]:
     ports = []
-    for number, spec in enumerate(specs):
+    for number, (spec, dims, nbytes) in enumerate(zip(specs, shapes, most, strict=True)):
         plain = c_identifier(spec.name).removeprefix("v_")
         name = f"{kind}_{plain}" if len(plain) < 40 else f"{kind}_{number}"
         name = f"{name}_{number}" if name in taken else name
         taken.add(name)
         dtype = array_dtype(spec.dtype)
-        ports.append(Port(name, _C_TYPES.get(dtype, "uint8_t"), spec))
+        ports.append(Port(name, _C_TYPES.get(dtype, "uint8_t"), spec, nbytes // dtype.itemsize, dims))
     return tuple(ports)
 
 
@@ -116,17 +159,25 @@ def header(calls: Calls, names: Names, alignment: int) -> str:
         "",
     ]
     for port in (*names.inputs, *names.outputs):
-        lines += [f"/* {c_text(str(port.spec))} */", f"#define {upper}_{port.name.upper()}_ELEMENTS {port.elements}"]
+        most = ", at most so many elements" if port.is_sized else ""
+        lines += [
+            f"/* {c_text(str(port.spec))}{most} */",
+            f"#define {upper}_{port.name.upper()}_ELEMENTS {port.elements}",
+        ]
+    lines += _structs(calls, names)
     lines += [
         "",
         f"enum {names.prefix}_status {{",
         f"  {upper}_OK = 0,",
         f"  {upper}_INVALID = 1, /* a pointer is NULL, or the memory is not aligned */",
-        f"  {upper}_FAILED = 2   /* the data does not fit the model, such as an index out of range */",
+        f"  {upper}_FAILED = 2,  /* the data does not fit the model, such as an index out of range */",
+        f"  {upper}_SIZES = 3    /* a size is out of its bounds, or sizes do not fit each other */",
         "};",
         "",
         "/* Runs the model in the caller's memory: as many runs at a time as there are memories. Tensors are row-major",
-        " * and aligned to their elements; outputs overlap nothing. Returns an enum " + f"{names.prefix}_status. */",
+        " * and aligned to their elements; outputs overlap nothing."
+        + (" Shapes may be NULL." if names.gives_shapes else "")
+        + f" Returns an enum {names.prefix}_status. */",
         f"int {names.prefix}_run_in(void *memory, {_parameters(names)});",
         "",
         f"#ifndef {upper}_NO_STATIC_MEMORY",
@@ -152,10 +203,34 @@ def _peak_comment(calls: Calls) -> list[str]:
     return [c_comment(text)]
 
 
+def _structs(calls: Calls, names: Names) -> list[str]:
+    """Return what a run is told of sizes, and tells of them."""
+    lines: list[str] = []
+    if names.sizes:
+        lines += [
+            "",
+            "/* Sizes that a run chooses; the inputs have these dimensions. */",
+            f"typedef struct {names.prefix}_sizes {{",
+        ]
+        for name, (least, most) in calls.sizes.items():
+            lines.append(f"  int64_t {names.sizes[name]}; /* {c_text(name)}, {least} to {most} */")
+        lines.append(f"}} {names.prefix}_sizes;")
+    if names.gives_shapes:
+        lines += ["", "/* Dimensions of results, which a run says. */", f"typedef struct {names.prefix}_shapes {{"]
+        for port in names.outputs:
+            if port.is_sized:
+                dims = ", ".join(map(str, port.dims))
+                lines.append(f"  int64_t {port.name}[{len(port.dims)}]; /* {c_text(dims)} */")
+        lines.append(f"}} {names.prefix}_shapes;")
+    return lines
+
+
 def _parameters(names: Names) -> str:
     inputs = ["const void *packed_weights"] if names.weights == "pointer" else []
+    inputs += [f"const {names.prefix}_sizes *sizes"] if names.sizes else []
     inputs += [f"const {port.ctype} *{port.name}" for port in names.inputs]
-    return ", ".join([*inputs, *(f"{port.ctype} *{port.name}" for port in names.outputs)])
+    shapes = [f"{names.prefix}_shapes *shapes"] if names.gives_shapes else []
+    return ", ".join([*inputs, *(f"{port.ctype} *{port.name}" for port in names.outputs), *shapes])
 
 
 def c_text(text: str) -> str:
@@ -174,9 +249,9 @@ def source(calls: Calls, names: Names) -> str:
         "",
     ]
     kernel_calls = calls.calls
-    writer = _Writer(names)
+    writer = _Writer(names, calls)
     for call in kernel_calls:
-        value = _params(call)
+        value = _params(call) if isinstance(call, Call) else ""
         if value and (call.kernel, value) not in writer.params:
             name = f"parameters_{len(writer.params)}"
             writer.params[call.kernel, value] = name
@@ -209,13 +284,15 @@ def source(calls: Calls, names: Names) -> str:
             f"  void *operands[{max(len(call.operands) for call in kernel_calls)}];",
             f"  tc_call call = {{NULL, operands, NULL, NULL, {calls.cache}, &failure}};",
         ]
+    lines += writer.sizes("  ")
     lines += writer.actions(calls.steps, "  ")
+    lines += writer.shapes("  ")
     lines += [f"  return {names.macro}_OK;", "}", ""]
     lines += [
         f"#ifndef {names.macro}_NO_STATIC_MEMORY",
         f"int {names.prefix}_run({_parameters(names)}) {{",
         f"  static _Alignas({names.macro}_ALIGNMENT) unsigned char memory[{names.macro}_MEMORY_BYTES];",
-        f"  return {names.prefix}_run_in(memory, {', '.join(pointers)});",
+        f"  return {names.prefix}_run_in(memory, {', '.join(names.arguments)});",
         "}",
         "#endif",
         "",
@@ -240,10 +317,14 @@ int {own}({PART_SIGNATURE}) {{
 """
 
 
+def _number(value: float, kind: type) -> str:
+    return c_number(value, "float32" if kind is float else "int64")
+
+
 def _params(call: Call) -> str:
     fields = kernel_named(call.kernel).fields
     parts = [
-        f".{name} = {c_number(value, 'float32' if fields[name] is float else 'int64')}"
+        f".{name} = {_number(value, fields[name])}"
         for name, value in call.params.items()
         if fields[name] is float or value
     ]
@@ -262,13 +343,83 @@ class _Writer:
 
     Attributes:
         names: What the project calls things.
+        calls: What it does.
         params: Names of parameters, by kernel and value.
         loops: How many loops there are so far, which names their variables.
     """
 
     names: Names
+    calls: Calls
     params: dict[tuple[str, str], str] = field(default_factory=dict)
     loops: int = 0
+
+    def __post_init__(self) -> None:
+        self._formulas = Formulas((*self.calls.sizes, *self.calls.found))
+        self._computed = 0  # of the formulas
+        self._ahead: list[str] = []  # lines that must stand in front of the action at hand
+
+    def sizes(self, indent: str) -> list[str]:
+        """Return lines that read and check the sizes of a run."""
+        lines = []
+        for number, (name, (least, most)) in enumerate(self.calls.sizes.items()):
+            lines += [
+                f"{indent}const int64_t {self._value(number)} = sizes->{self.names.sizes[name]};",
+                *self._unless(indent, f"{self._value(number)} < {least} || {self._value(number)} > {most}", "SIZES"),
+            ]
+        return lines
+
+    def shapes(self, indent: str) -> list[str]:
+        """Return lines that say what shapes the results have."""
+        lines = [
+            f"{indent}  shapes->{port.name}[{axis}] = {self._size(dim)};"
+            for port in self.names.outputs
+            if port.is_sized
+            for axis, dim in enumerate(port.dims)
+        ]
+        lines = [f"{indent}if (shapes) {{", *lines, f"{indent}}}"] if lines else []
+        return [*self._before(indent), *lines]
+
+    def _value(self, number: int) -> str:
+        """Return what a value is called."""
+        if number < len(self.calls.sizes):
+            return f"size_{number}"
+        shown = len(self._formulas.symbols)
+        if number < shown:
+            return f"found_{number - len(self.calls.sizes)}"
+        name, operands = self._formulas.operations[number - shown]
+        return str(operands[0]) if name == "constant" else f"value_{number - shown}"
+
+    def _size(self, size: Size) -> str:
+        """Return an expression for a size; what it is computed from goes in front of the action at hand."""
+        if isinstance(size, int):
+            return str(size)
+        number = self._formulas.add(size)
+        for index in range(self._computed, len(self._formulas.operations)):
+            name, operands = self._formulas.operations[index]
+            if name != "constant":
+                self._ahead += self._computation(index, name, [self._value(each) for each in operands])
+        self._computed = len(self._formulas.operations)
+        return self._value(number)
+
+    def _computation(self, index: int, name: str, operands: Sequence[str]) -> list[str]:
+        to, (a, b, *rest) = self._value(len(self._formulas.symbols) + index), operands
+        if name == "divide":
+            floor = f"{a} / {b} - ({a} % {b} < 0)"
+            return [*self._unless("", f"{b} <= 0", "SIZES"), f"const int64_t {to} = {floor};"]
+        value = {
+            "add": f"{a} + {b}", "multiply": f"{a} * {b}", "min": f"{a} < {b} ? {a} : {b}",
+            "max": f"{a} > {b} ? {a} : {b}", "ifzero": f"{a} == 0 ? {b} : {''.join(rest)}",
+        }[name]  # fmt: skip
+        return [f"const int64_t {to} = {value};"]
+
+    def _unless(self, indent: str, wrong: str, status: str) -> list[str]:
+        status = status if self.names.sizes else "FAILED"
+        return [f"{indent}if ({wrong}) {{", f"{indent}  return {self.names.macro}_{status};", f"{indent}}}"]
+
+    def _before(self, indent: str) -> list[str]:
+        """Return the lines that must stand in front of the action at hand."""
+        lines, self._ahead = [indent + line for line in self._ahead], []
+        return lines
 
     def actions(self, steps: Sequence[Action], indent: str) -> list[str]:
         """Return lines for some actions; calls that come again and again, in steady strides, are a loop."""
@@ -287,7 +438,8 @@ class _Writer:
                 lines.append(f"{indent}}}")
                 at += period * times
             else:
-                lines += self._action(steps[at], indent)
+                action = self._action(steps[at], indent)
+                lines += [*self._before(indent), *action]
                 at += 1
         return lines
 
@@ -298,16 +450,72 @@ class _Writer:
     def _action(self, step: Action, indent: str) -> list[str]:
         if isinstance(step, Call):
             return self._call(step, indent)
+        if isinstance(step, SizedCall):
+            return self._sized_call(step, indent)
+        if isinstance(step, Word):
+            to, value = self._pointer(step.place), self._size(step.value)
+            return [f"{indent}memcpy({to}, &(int64_t){{{value}}}, sizeof(int64_t));"]
+        if isinstance(step, Find):
+            return self._find(step, indent)
+        if isinstance(step, Condition):
+            wrong = self._unless(indent, f"{self._size(step.value)} != 0", "SIZES" if step.is_shown else "FAILED")
+            return [indent + c_comment(step.text), *wrong]
         if isinstance(step, Fill):
-            return [f"{indent}memset({self._pointer(step.place)}, {step.value}, {step.nbytes});"]
+            return [f"{indent}memset({self._pointer(step.place)}, {step.value}, {self._bytes(step.nbytes)});"]
         if isinstance(step, Copy):
             return [indent + self._copy(step)]
         if isinstance(step, Source):
             return self._source(step, indent)
         return self._if(step, indent) if isinstance(step, If) else self._loop(step, indent)
 
+    def _bytes(self, nbytes: Size) -> str:
+        return str(nbytes) if isinstance(nbytes, int) else f"(size_t){self._size(nbytes)}"
+
+    def _find(self, step: Find, indent: str) -> list[str]:
+        name = self._value(len(self.calls.sizes) + self.calls.found.index(step.symbol))
+        most = self._size(step.most)
+        return [
+            f"{indent}int64_t {name};",
+            f"{indent}memcpy(&{name}, {self._pointer(step.place)}, sizeof({name}));",
+            *self._unless(indent, f"{name} < 0 || {name} > {most}", "FAILED"),
+        ]
+
+    def _sized_call(self, step: SizedCall, indent: str) -> list[str]:
+        """Return lines for a call that is planned in every run."""
+        fields, name = kernel_named(step.kernel).fields, f"TC_NAME(tc_{step.kernel})"
+        values = [
+            f".{key} = " + (self._size(value) if isinstance(value, Expression) else _number(value, fields[key]))
+            for key, value in step.params.items()
+            if fields[key] is float or value != 0
+        ]
+        pack = "NULL" if step.own_state.base == "absent" else f"TC_NAME(tc_{step.kernel}_pack)"
+        spaces = ", ".join(f"{{TC_{space.upper()}, 0, 0}}" for space in step.spaces)
+        state = "NULL" if step.state is None else f"weights + {step.state}"
+        inside = f"{indent}  "
+        return [
+            indent + "{ " + c_comment(": ".join([step.kernel, *([", ".join(step.sources)] if step.sources else [])])),
+            *(
+                [f"{inside}const tc_{step.kernel}_params parameters = {{{', '.join(values) or '0'}}};"]
+                if fields
+                else []
+            ),
+            f"{inside}static const tc_sized kernel = {{TC_NAME(tc_{step.kernel}_prepare), {pack}, {name}, "
+            f"{len(step.operands)}}};",
+            f"{inside}static const tc_operand places[] = {{{spaces}}};",
+            f"{inside}const int64_t bytes[] = {{{', '.join(map(self._size, step.nbytes))}}};",
+            *(f"{inside}operands[{number}] = {self._pointer(place)};" for number, place in enumerate(step.operands)),
+            f"{inside}call.params = {'&parameters' if fields else 'NULL'};",
+            f"{inside}call.state = {state};",
+            f"{inside}call.scratch = {self._pointer(step.scratch)};",
+            f"{inside}if (!tc_run_sized(&kernel, &call, places, bytes, {self._pointer(step.own_state)}, "
+            f"{step.own_bytes}, {step.scratch_bytes}) || failure) {{",
+            f"{inside}  return {self.names.macro}_FAILED;",
+            f"{inside}}}",
+            f"{indent}}}",
+        ]
+
     def _pointer(self, place: Place, moved: str = "") -> str:
-        return _pointer(place, self.names, moved)
+        return _pointer(place, self._size(place.offset), self.names, moved)
 
     def _moving(self, places: Sequence[Place], nexts: Sequence[Place], index: str) -> list[str]:
         """Return places in a loop, given those of the next round."""
@@ -319,7 +527,7 @@ class _Writer:
     def _copy(self, step: Copy, index: str = "", following: Copy | None = None) -> str:
         after = following or step
         to, source = self._moving([step.to, step.source], [after.to, after.source], index)
-        return f"memcpy({to}, {source}, {step.nbytes});"
+        return f"memcpy({to}, {source}, {self._bytes(step.nbytes)});"
 
     def _call(self, step: Call, indent: str, index: str = "", following: Call | None = None) -> list[str]:
         """Return lines for a call; in a loop, ``following`` is the one that comes in its place in the next round."""
@@ -421,7 +629,8 @@ def _repetition(steps: Sequence[Action], at: int) -> tuple[int, int]:
 def _apart(step: Action) -> tuple[tuple[Any, ...], tuple[Place, ...]] | None:
     """Return what a step of a loop must have in common with others, and its places; None if it is in no loop."""
     if isinstance(step, Copy):
-        return (step.nbytes,), (step.to, step.source)
+        numbers = (step.nbytes, step.to.offset, step.source.offset)
+        return ((step.nbytes,), (step.to, step.source)) if all(isinstance(n, int) for n in numbers) else None
     if isinstance(step, Call) and step.units:
         return (step.kernel, step.params, step.state, step.units), (*step.operands, step.scratch)
     return None
@@ -441,24 +650,25 @@ def _follows(steps: Sequence[Action], at: int, period: int, times: int) -> bool:
     )
 
 
-def _pointer(place: Place, names: Names, moved: str = "") -> str:
+def _pointer(place: Place, offset: str, names: Names, moved: str = "") -> str:
     """Return an expression for a place; ``moved`` adds bytes to it, such as ``" + i * 64"``."""
     if place.base == "absent":
         return "NULL"
     if place.base == "arena":
-        return f"arena + {place.offset}{moved}"
+        return f"arena + {offset}{moved}"
     if place.base == "weights":
-        return f"(void *)(uintptr_t)(weights + {place.offset}{moved})"
+        return f"(void *)(uintptr_t)(weights + {offset}{moved})"
     if place.base == "input":
         base = f"(void *)(uintptr_t){names.inputs[place.index].name}"
     else:
         base = f"(void *){names.outputs[place.index].name}"
-    return f"(unsigned char *){base} + {place.offset}{moved}" if place.offset or moved else base
+    return f"(unsigned char *){base} + {offset}{moved}" if offset != "0" or moved else base
 
 
 def kernels(
-    called: Iterable[str], headers: Iterable[str], definitions: Mapping[str, str], processor: Processor, names: Names
-) -> str:
+    called: Iterable[str], headers: Iterable[str], definitions: Mapping[str, str], processor: Processor, names: Names,
+    is_sized: bool = False,
+) -> str:  # fmt: skip
     """Return the header that makes the kernels part of ``model.c``.
 
     Args:
@@ -467,6 +677,7 @@ def kernels(
         definitions: Macros that choose variants of them.
         processor: What they are for.
         names: What the project calls things.
+        is_sized: Whether calls depend on the sizes of a run.
     """
     lines = [
         "/* The kernels that the model calls, for one instruction set. */",
@@ -474,6 +685,7 @@ def kernels(
         f"#define {names.macro}_KERNELS_H",
         "",
         "#define TC_STANDALONE 1",
+        *(["#define TC_SIZED 1"] if is_sized else []),
         "#include <math.h>",
         "#include <string.h>",
         "",
@@ -503,7 +715,7 @@ def kernels(
         '#pragma GCC diagnostic ignored "-Wstringop-overflow"',
         "#endif",
         "#endif",
-        '#include "runtime/src/standalone.h"',
+        f'#include "runtime/src/{"sized" if is_sized else "standalone"}.h"',
         '#include "runtime/src/rows.c"',
         *[f'#include "runtime/{name}"' for name in headers],
         "#ifdef __GNUC__",
@@ -574,8 +786,23 @@ __asm__(".section " {names.macro}_WEIGHTS_SECTION "\\n"
     )
 
 
-def test(names: Names, feeds: Sequence[np.ndarray[Any, Any]], results: Sequence[np.ndarray[Any, Any]]) -> str:
-    """Return ``test.c``: a run on inputs whose results are known."""
+@dataclass(frozen=True)
+class Case:
+    """A run whose results are known.
+
+    Attributes:
+        sizes: The sizes that it chooses, by name.
+        feeds: Its inputs, in order.
+        results: Its results, in order.
+    """
+
+    sizes: Mapping[str, int]
+    feeds: Sequence[np.ndarray[Any, Any]]
+    results: Sequence[np.ndarray[Any, Any]]
+
+
+def test(names: Names, cases: Sequence[Case]) -> str:
+    """Return ``test.c``: runs on inputs whose results are known."""
     lines = [
         "/* Runs the model on inputs whose results are known. Integers must be equal, floats close. */",
         "#include <math.h>",
@@ -584,14 +811,13 @@ def test(names: Names, feeds: Sequence[np.ndarray[Any, Any]], results: Sequence[
         f'#include "{names.prefix}.h"',
         "",
     ]
-    for port, array in zip(names.inputs, feeds, strict=True):
-        lines.append(_array(port, f"{port.name}_data", array))
-    for port, array in zip(names.outputs, results, strict=True):
-        lines.append(_array(port, f"{port.name}_expected", array))
-        lines.append(f"static {port.ctype} {port.name}_data[{max(port.elements, 1)}];")
-    arguments = ", ".join(f"{port.name}_data" for port in (*names.inputs, *names.outputs))
-    if names.weights == "pointer":
-        arguments = f"weights, {arguments}"
+    numbered = [("" if len(cases) == 1 else f"_{number}", case) for number, case in enumerate(cases)]
+    for suffix, case in numbered:
+        for port, array in zip(names.inputs, case.feeds, strict=True):
+            lines.append(_array(port, f"{port.name}_data{suffix}", array))
+        for port, array in zip(names.outputs, case.results, strict=True):
+            lines.append(_array(port, f"{port.name}_expected{suffix}", array))
+    lines += [f"static {port.ctype} {port.name}_result[{max(port.elements, 1)}];" for port in names.outputs]
     lines += [
         "",
         "#ifdef TEST_SETUP /* of a board: what must happen before and after a run, such as counting instructions */",
@@ -604,24 +830,11 @@ def test(names: Names, feeds: Sequence[np.ndarray[Any, Any]], results: Sequence[
         "",
         "int main(void) {",
         *(_read_weights(names) if names.weights == "pointer" else []),
-        "  test_begin();",
-        f"  const int status = {names.prefix}_run({arguments});",
-        "  test_end();",
-        f"  if (status != {names.macro}_OK) {{",
-        '    printf("the run failed with status %d\\n", status);',
-        "    return 1;",
-        "  }",
         "  long wrong = 0;",
     ]
-    for port in names.outputs:
-        is_float = port.ctype in ("float", "double")
-        x, y = f"{port.name}_data[i]", f"{port.name}_expected[i]"
-        same = f"{x} == {y}"
-        if is_float:
-            near = f"fabs((double){x} - (double){y}) <= 1e-5 + 1e-5 * fabs((double){y})"
-            same = f"({same} || {near} || ({x} != {x} && {y} != {y}))"
-        lines += [f"  for (long i = 0; i < {port.elements}; i++) {{", f"    wrong += !({same});", "  }"]
-    total = sum(port.elements for port in names.outputs)
+    for suffix, case in numbered:
+        lines += _case(names, suffix, case)
+    total = sum(array.size for case in cases for array in case.results)
     lines += [
         f'  printf("%ld of {total} results differ\\n", wrong);',
         "  return wrong != 0;",
@@ -629,6 +842,41 @@ def test(names: Names, feeds: Sequence[np.ndarray[Any, Any]], results: Sequence[
         "",
     ]
     return "\n".join(lines)
+
+
+def _case(names: Names, suffix: str, case: Case) -> list[str]:
+    """Return lines that make a run and look at its results."""
+    given = {"weights": ["weights"]} if names.weights == "pointer" else {}
+    arguments = [
+        *given.get("weights", []), *(["&sizes"] if names.sizes else []),
+        *(f"{port.name}_data{suffix}" for port in names.inputs), *(f"{port.name}_result" for port in names.outputs),
+        *(["&shapes"] if names.gives_shapes else []),
+    ]  # fmt: skip
+    lines = ["  {"]
+    if names.sizes:
+        chosen = ", ".join(f".{names.sizes[name]} = {size}" for name, size in case.sizes.items())
+        lines.append(f"    const {names.prefix}_sizes sizes = {{{chosen}}};")
+    if names.gives_shapes:
+        lines.append(f"    {names.prefix}_shapes shapes;")
+    lines += [
+        "    test_begin();",
+        f"    const int status = {names.prefix}_run({', '.join(arguments)});",
+        "    test_end();",
+        f"    if (status != {names.macro}_OK) {{",
+        '      printf("the run failed with status %d\\n", status);',
+        "      return 1;",
+        "    }",
+    ]
+    for port, array in zip(names.outputs, case.results, strict=True):
+        x, y = f"{port.name}_result[i]", f"{port.name}_expected{suffix}[i]"
+        same = f"{x} == {y}"
+        if port.ctype in ("float", "double"):
+            near = f"fabs((double){x} - (double){y}) <= 1e-5 + 1e-5 * fabs((double){y})"
+            same = f"({same} || {near} || ({x} != {x} && {y} != {y}))"
+        if port.is_sized:
+            lines += [f"    wrong += shapes.{port.name}[{axis}] != {dim};" for axis, dim in enumerate(array.shape)]
+        lines += [f"    for (long i = 0; i < {array.size}; i++) {{", f"      wrong += !({same});", "    }"]
+    return [*lines, "  }"]
 
 
 def _read_weights(names: Names) -> list[str]:
@@ -652,7 +900,7 @@ def _array(port: Port, name: str, array: np.ndarray[Any, Any]) -> str:
     dtype = {"float": "float32", "double": "float64"}.get(port.ctype, "int64")
     values = [c_number(value.item(), dtype) for value in flat] or ["0"]
     rows = [", ".join(values[at : at + 12]) for at in range(0, len(values), 12)]
-    return f"static const {port.ctype} {name}[{max(port.elements, 1)}] = {{\n  " + ",\n  ".join(rows) + "};"
+    return f"static const {port.ctype} {name}[{max(flat.size, 1)}] = {{\n  " + ",\n  ".join(rows) + "};"
 
 
 def makefile(calls: Calls, names: Names, processor: Processor) -> str:
@@ -673,10 +921,12 @@ def makefile(calls: Calls, names: Names, processor: Processor) -> str:
 {names.prefix}_weights.o: {names.prefix}_weights.c {names.prefix}.h{packed}
 \t$(CC) $(ALL_CFLAGS) $(INCLUDES) -c $< -o $@
 """
+    libraries = " ".join(f"-l{library}" for library in _libraries(calls))
     return f"""\
 # Builds lib{names.prefix}.a, and with `make check` runs its test.
 CC ?= cc
-CFLAGS ?= -O3
+LDLIBS ?= {" ".join([*libraries.split(), "-lm"])}
+CFLAGS ?= {processor.optimisation}
 ALL_CFLAGS = -std=c11 -Wall -Wextra -pedantic -ffp-contract=fast -fno-math-errno -ffunction-sections \\
   {processor.flags} $(CFLAGS)
 INCLUDES = -I. -Iruntime/src -Iruntime/include
@@ -688,7 +938,7 @@ lib{names.prefix}.a: {objects}
 \t$(CC) $(ALL_CFLAGS) $(INCLUDES) -c $< -o $@
 {"" if names.weights == "pointer" else weights}{flags}
 test: test.c lib{names.prefix}.a
-\t$(CC) $(ALL_CFLAGS) $(INCLUDES) $< lib{names.prefix}.a -lm -o $@
+\t$(CC) $(ALL_CFLAGS) $(INCLUDES) $< lib{names.prefix}.a $(LDLIBS) -o $@
 
 .PHONY: check clean
 check: test
@@ -697,6 +947,11 @@ check: test
 clean:
 \trm -f *.o *.a test
 """
+
+
+def _libraries(calls: Calls) -> list[str]:
+    """Return the libraries that other targets' code calls, beside that of mathematics."""
+    return sorted({library for source in calls.sources for library in source.libraries} - {"m"})
 
 
 def cmake(calls: Calls, names: Names, processor: Processor) -> str:
@@ -728,7 +983,7 @@ endif()
 add_library({names.prefix} STATIC {" ".join(files)})
 target_include_directories({names.prefix} PUBLIC . PRIVATE runtime/src runtime/include)
 target_compile_options({names.prefix} PRIVATE -ffp-contract=fast -fno-math-errno){flags}{own}{packed}
-target_link_libraries({names.prefix} PUBLIC m)
+target_link_libraries({names.prefix} PUBLIC {" ".join([*_libraries(calls), "m"])})
 
 enable_testing()
 add_executable({names.prefix}_test test.c)
@@ -744,7 +999,7 @@ def readme(calls: Calls, names: Names, processor: Processor) -> str:
         for kind, ports in (("input", names.inputs), ("output", names.outputs))
         for port in ports
     )
-    arguments = ", ".join(names.pointers)
+    arguments = ", ".join(f"&{each}" if each in ("sizes", "shapes") else each for each in names.arguments)
     binary = f"{names.prefix}_weights.bin"
     held = {
         "array": f"`{names.prefix}_weights.c`: packed weights and constants. `{names.macro}_WEIGHTS_ATTRIBUTES` may\n"
@@ -759,6 +1014,11 @@ def readme(calls: Calls, names: Names, processor: Processor) -> str:
         if calls.sources
         else ""
     )
+    if LIBRARY in _libraries(calls):
+        parts += (
+            "  They call Arm's driver of the Ethos-U, which your program sets up: `ethosu_driver.h` must be on the\n"
+            f"  include path (`CFLAGS=-I...`), and the library is `{LIBRARY}` (`LDLIBS=...`).\n"
+        )
     return f"""\
 # {names.prefix} in C
 
@@ -779,7 +1039,7 @@ int status = {names.prefix}_run({arguments});
 `{names.macro}_MEMORY_BYTES` bytes of yours, and nothing else is written: as many may run at a time as there are
 memories. Define `{names.macro}_NO_STATIC_MEMORY` to leave the first one out.
 
-| name | | type | in the model |
+{_sizes_text(calls, names)}| name | | type | in the model |
 |---|---|---|---|
 {tensors}
 
@@ -791,6 +1051,23 @@ memories. Define `{names.macro}_NO_STATIC_MEMORY` to leave the first one out.
 - {held}
 - `{names.prefix}_kernels.h`, `runtime/`: the kernels that are called, from tinycomp's C runtime (Apache-2.0).
 {parts}"""
+
+
+def _sizes_text(calls: Calls, names: Names) -> str:
+    """Return how a person gives sizes and learns of them."""
+    text = ""
+    if names.sizes:
+        rows = "\n".join(
+            f"| `{names.sizes[name]}` | {least} to {most} | `{_inline(name)}` |"
+            for name, (least, most) in calls.sizes.items()
+        )
+        text = (
+            f"Every run chooses sizes, a `{names.prefix}_sizes`; the memory is enough for the largest. Others than\n"
+            f"these are `{names.macro}_SIZES`.\n\n| size | | in the model |\n|---|---|---|\n{rows}\n\n"
+        )
+    if names.gives_shapes:
+        text += f"A run says what shapes its results have: `{names.prefix}_shapes`, unless that is `NULL`.\n\n"
+    return text
 
 
 def memory_table(calls: Calls) -> str:

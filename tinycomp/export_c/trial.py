@@ -1,4 +1,4 @@
-"""Building an exported project and running its test: here, or on a microcontroller that qemu emulates.
+"""Building an exported project and running its test: here, or on a processor that qemu emulates.
 
 With ``-icount shift=0`` every instruction of the emulated processor takes one nanosecond of the board's time, so that
 its system timer counts instructions: the same number in every run, within the timer's step of some 40.
@@ -165,9 +165,7 @@ class Trial:
 
 def missing_tools(processor: Processor) -> list[str]:
     """Return the programs that a trial for a processor needs and this machine lacks."""
-    needed = [processor.compiler or "cc"]
-    if processor.board:
-        needed.append(processor.emulator)
+    needed = [processor.compiler or "cc", *([processor.emulator] if processor.emulator else [])]
     return [tool for tool in needed if shutil.which(tool) is None]
 
 
@@ -176,7 +174,7 @@ def run_trial(project: Project, *options: str) -> Trial:
 
     Args:
         project: What to build.
-        options: For the compiler and the linker; ``-O3`` if there are none.
+        options: For the compiler and the linker; what the processor's projects have if there are none.
 
     Raises:
         UnsupportedError: If the tools are missing, or nothing here runs such code.
@@ -187,20 +185,23 @@ def run_trial(project: Project, *options: str) -> Trial:
     if missing:
         raise UnsupportedError(
             "tools are missing", where=processor.name, expected=", ".join(missing), found="not on the PATH",
-            hint="On Debian: gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm, or for RISC-V "
-            "gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf qemu-system-misc.",
+            hint="On Debian: gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm; for RISC-V "
+            "gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf qemu-system-misc; for others qemu-user, and "
+            "gcc-aarch64-linux-gnu or gcc-powerpc64-linux-gnu.",
         )  # fmt: skip
-    if processor.compiler and not processor.board:
-        raise UnsupportedError("nothing here runs such code", where=processor.name, expected="a processor with a board")
     with tempfile.TemporaryDirectory() as folder:
         project.write(folder)
-        return (_on_board if processor.board else _here)(project, Path(folder), options or ("-O3",))
+        return (_on_board if processor.board else _here)(project, Path(folder), options or (processor.optimisation,))
 
 
 def _here(project: Project, folder: Path, options: Sequence[str]) -> Trial:
-    objects = _objects(project, folder, "cc", options, [])
-    _call(["cc", *options, "-o", "test", *objects, "-lm"], folder)
-    done = subprocess.run(["./test"], cwd=folder, capture_output=True, text=True, timeout=_SECONDS)
+    """Run a test as a program of this machine, or of an emulator of programs for another one."""
+    processor = project.processor
+    compiler, emulated = processor.compiler or "cc", bool(processor.emulator)
+    objects = _objects(project, folder, compiler, options, [])
+    _call([compiler, *options, *(["-static"] if emulated else []), "-o", "test", *objects, "-lm"], folder)
+    command = [*([processor.emulator] if emulated else []), "./test"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_SECONDS)
     return Trial(done.returncode == 0, done.stdout + done.stderr)
 
 

@@ -1,6 +1,6 @@
 """Define operators of ``ai.onnx.ml`` by ONNX's own: scaling and encoding of features, linear models.
 
-Forms that are not covered here stay the operator that they are. Texts never are: they have kernels of their own.
+Forms that are not covered here stay the operator that they are; so do most of texts, which have kernels of their own.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from tinycomp.ir.types import UNKNOWN_DTYPE
 from tinycomp.ops.distance import DOMAIN as OWN_DOMAIN
 from tinycomp.ops.distance import METRICS
 from tinycomp.ops.svm import pair_weights
+from tinycomp.ops.text import plain
 
 DOMAIN = "ai.onnx.ml"
 _DENSE = 16
 """Integer keys that span at most so many numbers each are looked up by index."""
+_FEW = 64
+"""So many texts are compared one by one."""
 _FAR = 1 << 60
 _TRANSFORMS = {"NONE": "", "SOFTMAX": "Softmax", "LOGISTIC": "Sigmoid"}
 _NEAR_ZERO = 1e-7
@@ -120,7 +123,13 @@ def _one_hot_encoder(
     cats_strings: Sequence[str] = (),
     zeros: int = 1,
 ) -> Value:
-    covered(zeros and len(cats_int64s) > 0 and not cats_strings and x.dtype in ("int64", "int32", "float32"))
+    covered(zeros and bool(cats_int64s) != bool(cats_strings))
+    if cats_strings:
+        covered(x.dtype == "string" and len(cats_strings) <= _FEW)
+        texts = [plain(text) for text in cats_strings]
+        same = b("Equal", b("Unsqueeze", x, b.ints(-1)), b.const(np.array(texts, object)))
+        return b.cast(same, "float32")
+    covered(x.dtype in ("int64", "int32", "float32"))
     numbers = b("Unsqueeze", b.cast(x, "int64"), b.ints(-1))
     return b.cast(b("Equal", numbers, b.const(np.asarray(cats_int64s, np.int64))), "float32")
 

@@ -177,7 +177,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        """The name to use in messages: the source name if there is one."""
+        """Return the name to use in messages, which is the source name if there is one."""
         if self.sources:
             return self.sources[0] if len(self.sources) == 1 else f"{self.sources[0]}…{self.sources[-1]}"
         return next((v.name for v in self.outputs if v.name), self.op)

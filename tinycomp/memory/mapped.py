@@ -7,6 +7,7 @@ name (``memory/constants.py``). The C runtime gives their pages back as soon as 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import mmap
 import os
@@ -39,6 +40,8 @@ class Mapping(mmap.mmap):
     def __del__(self) -> None:
         if self.guard >= 0:
             GUARD.drop(self.guard)
+        with contextlib.suppress(BufferError):  # views that end with it, such as those of one cycle
+            self.close()  # without the interpreter's lock: a large file without a name takes a while to go
 
     def check(self) -> None:
         """Refuse a file that was written to since it was mapped: reading what was cut off would end the process.
@@ -64,8 +67,8 @@ class Mapping(mmap.mmap):
 
     def give_back(self) -> None:
         """Let the system have all pages that are in memory."""
-        if hasattr(mmap, "MADV_DONTNEED"):
-            self.madvise(mmap.MADV_DONTNEED)
+        if GUARD is not None:
+            GUARD.give_back(self)
 
 
 def read_regular(path: str | os.PathLike[str]) -> bytes:

@@ -238,7 +238,8 @@ _BY_HEAD = 4
 """Dimensions where heads have one of their own."""
 _BROADCASTING = (
     "Add", "And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater", "GreaterOrEqual",
-    "Less", "LessOrEqual", "Max", "Mean", "Min", "Mod", "Mul", "Or", "Pow", "Sub", "Sum", "Where", "Xor",
+    "Less", "LessOrEqual", "Max", "Mean", "Min", "Mod", "Mul", "Or", "Pow", "StringConcat", "Sub", "Sum", "Where",
+    "Xor",
 )  # fmt: skip
 _RULES: Mapping[str, _Rule] = {
     **dict.fromkeys(_BROADCASTING, _broadcast),

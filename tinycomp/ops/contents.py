@@ -168,7 +168,7 @@ def _computed(node: Node, type_: TensorType) -> Contents | None:
     if node.op in _REDUCTIONS:
         return _reduced(node, type_, operands[0])
     if node.op == "Range":
-        return _counted(operands)
+        return _counted(operands, product(type_.static_shape or ()))
     arrays = [_as_array(value) for value in node.inputs if value is not None]
     if any(array is None for array in arrays):
         return None
@@ -230,9 +230,12 @@ def _reduced(node: Node, type_: TensorType, contents: Contents | None) -> Conten
     return (_element(lambda *parts: _REDUCTIONS[node.op](parts), contents, type_.dtype),)
 
 
-def _counted(operands: Sequence[Contents | None]) -> Contents | None:
+def _counted(operands: Sequence[Contents | None], count: Size) -> Contents | None:
+    """Return the numbers of a range; what does not have as many as its type says is for the run to report."""
     numbers = list(itertools.chain.from_iterable(contents or () for contents in operands))
     if len(numbers) != 3 or not all(isinstance(number, int) for number in numbers):
         return None
     start, limit, delta = (number for number in numbers if isinstance(number, int))
-    return tuple(range(start, limit, delta)) if delta else None
+    if not delta or max(-((start - limit) // delta), 0) != count:
+        return None
+    return tuple(range(start, limit, delta))

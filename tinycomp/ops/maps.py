@@ -17,6 +17,8 @@ FAMILY = OpFamily("maps")
 _ML = "ai.onnx.ml"
 _DENSE = 16
 """Integer keys that span at most so many numbers each are looked up by index instead of by search."""
+_TABLES_SINCE = 2
+"""The version of LabelEncoder from which on it has keys and values."""
 _CASTS = {"TO_FLOAT": np.dtype(np.float32), "TO_STRING": np.dtype(object), "TO_INT64": np.dtype(np.int64)}
 
 
@@ -149,6 +151,30 @@ def one_hot_encoder(
     result = np.zeros((len(found), len(categories)), np.float32)
     result[np.flatnonzero(found >= 0), found[found >= 0]] = 1
     return result.reshape(*x.shape, len(categories))
+
+
+def label_table(attrs: Mapping[str, Any], version: int) -> tuple[Array, Array, Any]:
+    """Return keys, values and the default of a LabelEncoder's node; of equal keys the first counts.
+
+    Raises:
+        ModelError: If attributes are missing, or contradict each other.
+    """
+    if version < _TABLES_SINCE:
+        names = np.array(_texts(attrs.get("classes_strings", ())), object)
+        return names[::-1], np.arange(len(names))[::-1], attrs.get("default_int64", -1)
+    sides = (
+        [attrs.get(f"{side}_{kind}", ()) for kind in ("floats", "int64s", "strings")] + [attrs.get(f"{side}_tensor")]
+        for side in ("keys", "values")
+    )
+    keys, values = (_column(side, *given) for side, given in zip(("keys", "values"), sides, strict=True))
+    if len(keys) != len(values):
+        raise ModelError("LabelEncoder: the table is uneven")
+    default = _default(
+        values, attrs.get("default_float", -0.0), attrs.get("default_int64", -1),
+        attrs.get("default_string", "_Unused"),
+    )  # fmt: skip
+    given = attrs.get("default_tensor")
+    return keys, values, default if given is None else _text(np.asarray(given).reshape(-1)[0])
 
 
 def _text(text: Any) -> Any:

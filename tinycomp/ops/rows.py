@@ -74,8 +74,10 @@ def name_rows(graph: Graph) -> dict[str, Size]:
         record = record_of(node)
         axis = 0 if record is None else record.row_axis
         name = f"{node.outputs[0].name}.{axis}"
-        for value, inferred in zip(node.outputs, graph.infer(node), strict=True):
-            value.type = inferred if bound is None else _counted(tensor(inferred), axis, name)
+        for index, (value, inferred) in enumerate(zip(node.outputs, graph.infer(node), strict=True)):
+            shape = tensor(inferred).shape or ()
+            of_rows = bound is not None and (index == 0 or (bool(shape) and shape[axis] is None))
+            value.type = _counted(tensor(inferred), axis, name) if of_rows else inferred
             changed.add(value)
         if bound is not None:
             most[name] = substitute(bound, most)

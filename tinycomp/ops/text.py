@@ -12,11 +12,14 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ExecutionError, ModelError, UnsupportedError
-from tinycomp.ir.graph import Node
+from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.memory.budget import reserve
+from tinycomp.ops.facts import broadcast_sizes
 from tinycomp.ops.numeric import Array
-from tinycomp.ops.record import OpFamily
+from tinycomp.ops.record import OpFamily, Sizes
+from tinycomp.symbolic import Size, dimension, maximum, product, symbol
+from tinycomp.symbolic import size as size_of
 
 FAMILY = OpFamily("text")
 _CASES: dict[str, Callable[[str], str]] = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
@@ -30,6 +33,82 @@ def plain(text: Any) -> str:
     return text.decode() if isinstance(text, bytes) else str(text)
 
 
+LONGEST, ALL = symbol("texts.longest"), symbol("texts.bytes")
+"""No text that comes into a program has more bytes of UTF-8, and all of them together have no more."""
+_GROWTH = 3
+"""A letter has up to so many times its bytes in another case."""
+_SAME = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Transpose"})
+"""What gives every text of its operand once."""
+
+
+def utf8(text: Any) -> bytes:
+    """Return the bytes of a text of an attribute, a constant or an array."""
+    return text if isinstance(text, bytes) else str(text).encode("utf-8", "surrogatepass")
+
+
+def longest_text(value: Value) -> Size:
+    """Return a bound for the bytes of each text of a value, by those that come into the program."""
+    return _bounds(value)[value][0]
+
+
+def text_bytes(value: Value) -> Size:
+    """Return a bound for the bytes of all texts of a value together."""
+    return _bounds(value)[value][1]
+
+
+def _bounds(value: Value) -> dict[Value, tuple[Size, Size]]:
+    """Return both bounds for a value and all texts that it follows from."""
+    found: dict[Value, tuple[Size, Size]] = {}
+    waiting = [value]
+    while waiting:
+        top = waiting[-1]
+        node = top.producer
+        operands = [v for v in node.inputs if v is not None and v.dtype == "string"] if node is not None else []
+        missing = [v for v in operands if v not in found]
+        if missing:
+            waiting += missing
+            continue
+        waiting.pop()
+        if top not in found:
+            found[top] = _bound(top, [found[v] for v in operands])
+    return found
+
+
+def _bound(value: Value, operands: Sequence[tuple[Size, Size]]) -> tuple[Size, Size]:
+    node = value.producer
+    if value.const is not None or node is None:
+        sizes = None if value.const is None else [len(utf8(text)) for text in value.const.reshape(-1).tolist()]
+        return (LONGEST, ALL) if sizes is None else (max(sizes, default=0), sum(sizes))
+    if node.op == "StringNormalizer":
+        ((longest, total),) = operands
+        changes = plain(node.attrs.get("case_change_action", "NONE")) != "NONE"
+        return (_GROWTH * longest, _GROWTH * total) if changes else (longest, total)
+    if node.op in _SAME and operands:
+        return operands[0]
+    if node.op == "StringConcat":
+        whole = sum((longest for longest, _ in operands), start=0)
+        if all(v is not None and v.sizes == value.sizes for v in node.inputs):
+            return whole, sum((total for _, total in operands), start=0)
+        return whole, product((*(value.sizes or ()), whole))
+    made = [len(utf8(text)) for text in made_texts(node)]
+    longest = maximum(*made, *[each for each, _ in operands if node.op != "LabelEncoder"])
+    return longest, product((*(value.sizes or ()), longest))
+
+
+def made_texts(node: Node) -> list[Any]:
+    """Return the texts that a node gives besides those of its operands and their parts."""
+    attrs = node.attrs
+    if node.op == "Tokenizer":
+        return [attrs.get("pad_value", "")]
+    if node.op == "LabelEncoder":
+        given = attrs.get("values_tensor")
+        values = list(attrs.get("values_strings", ())) if given is None else np.asarray(given).reshape(-1).tolist()
+        default = attrs.get("default_tensor")
+        own = attrs.get("default_string", "_Unused") if default is None else np.asarray(default).reshape(-1)[0]
+        return [*values, own] if node.output.dtype == "string" else []
+    return []
+
+
 def _objects(texts: list[Any], shape: Sequence[int]) -> Array:
     """Return texts as an array of this shape."""
     result = np.empty(len(texts), object)
@@ -37,7 +116,21 @@ def _objects(texts: list[Any], shape: Sequence[int]) -> Array:
     return result.reshape(shape)
 
 
-@FAMILY.op("StringNormalizer")
+def _normalised_type(node: Node) -> list[Type]:
+    """Return the type: nothing is left out without stop words, but one text is there at least."""
+    shape = tensor(node.operand(0).type).shape
+    if not shape or len(shape) > 2:
+        return [TensorType("string", None)]
+    last = None if node.attrs.get("stopwords") or shape[-1] is None else dimension(maximum(size_of(shape[-1]), 1))
+    return [TensorType("string", (*shape[:-1], last))]
+
+
+def _most_normalised(node: Node) -> Size | None:
+    sizes = node.operand(0).sizes
+    return maximum(sizes[-1], 1) if sizes and node.attrs.get("stopwords") else None
+
+
+@FAMILY.op("StringNormalizer", type_rule=_normalised_type, row_bound=_most_normalised, row_axis=-1)
 def string_normalizer(
     x: Array,
     *,
@@ -81,7 +174,25 @@ def string_concat(x: Array, y: Array) -> Array:
     return np.asarray(np.add(x, y, dtype=object), object)
 
 
-@FAMILY.op("StringSplit")
+@FAMILY.sizes("StringConcat")
+def _concat_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    return [broadcast_sizes(*shapes)]
+
+
+def _split_types(node: Node) -> list[Type]:
+    shape = tensor(node.operand(0).type).shape
+    return [TensorType("string", None if shape is None else (*shape, None)), TensorType("int64", shape)]
+
+
+def _most_parts(node: Node) -> Size | None:
+    """Bound the parts of a text: each but the last one has what stands between behind it."""
+    if node.operand(0).sizes is None:
+        return None
+    longest, between = longest_text(node.operand(0)), len(utf8(node.attrs.get("delimiter", "")))
+    return longest // between + 1 if between else (longest + 1) // 2
+
+
+@FAMILY.op("StringSplit", type_rule=_split_types, row_bound=_most_parts, row_axis=-1)
 def string_split(x: Array, *, delimiter: Any = "", maxsplit: int | None = None) -> tuple[Array, Array]:
     """Return the parts of texts, filled up with empty ones along a last axis, and how many each has in int64.
 
@@ -183,7 +294,12 @@ def _tokens_type(node: Node) -> list[Type]:
     return [TensorType("string", None if shape is None else (*shape, None))]
 
 
-@FAMILY.op("Tokenizer", domain="com.microsoft", type_rule=_tokens_type)
+def _most_tokens(node: Node) -> Size | None:
+    x, fewest = node.operand(0), max(int(node.attrs.get("mincharnum", 1)), 1)
+    return longest_text(x) // fewest + 1 if x.sizes is not None else None
+
+
+@FAMILY.op("Tokenizer", domain="com.microsoft", type_rule=_tokens_type, row_bound=_most_tokens, row_axis=-1)
 def tokenizer(
     x: Array,
     *,

@@ -22,7 +22,7 @@ from tinycomp.errors import FeedError, QuantizationError
 from tinycomp.ir.graph import Graph, Value
 from tinycomp.quantization.bias_correction import MeanErrors
 from tinycomp.quantization.encoding import Affine, Encoding
-from tinycomp.quantization.layers import Kind, Layer
+from tinycomp.quantization.layers import Layer, Slot
 from tinycomp.quantization.options import Method, Options
 
 BINS = 4096
@@ -38,8 +38,8 @@ _COARSE = 3
 _SMOOTH = 1e-4
 Feeds = dict[str, np.ndarray]
 _HINT = 'Give an iterable of inputs, each a dict such as {"%s": array}; of a model with one input, the array will do.'
-Scales = dict[Value, Affine]
-"""Scale and zero point by value."""
+Scales = dict[Slot, Affine]
+"""Scale and zero point by value and dtype."""
 
 
 class Extremes:
@@ -376,10 +376,9 @@ def watched(watch: Watch, data: CalibrationData, bar: Bar, what: str) -> Iterato
             yield where, feeds, watch(feeds, where)
 
 
-def rounded_values(layers: Iterable[Layer]) -> list[Value]:
-    """Return the values that the layers read or give as 8-bit numbers, constant operands included."""
-    rounded = [v for layer in layers for v in [*(v for _, v in layer.operands), *layer.outputs]]
-    return list(dict.fromkeys(rounded))
+def rounded_slots(layers: Iterable[Layer]) -> list[Slot]:
+    """Return the values that the layers read or give as stored numbers, constant operands included."""
+    return list(dict.fromkeys(slot for layer in layers for slot in layer.slots))
 
 
 def calibrate(graph: Graph, layers: Sequence[Layer], data: CalibrationData, options: Options, bar: Bar) -> Scales:
@@ -392,7 +391,8 @@ def calibrate(graph: Graph, layers: Sequence[Layer], data: CalibrationData, opti
     Raises:
         QuantizationError: If the data do not fit the model, or a value is not finite.
     """
-    values = rounded_values(layers)
+    slots = rounded_slots(layers)
+    values = list(dict.fromkeys(value for value, _ in slots))
     seen = {v.name: observer(options.method) for v in values}
     probe = graph.clone()
     errors = MeanErrors(probe, layers if options.bias_correction else [], options)
@@ -408,9 +408,17 @@ def calibrate(graph: Graph, layers: Sequence[Layer], data: CalibrationData, opti
         if value.const is not None:
             seen[value.name].add(value.const)
             _check(seen[value.name], value.name, "constant")
-    encoding = options.encoding
-    ranges = {v: choose_range(seen[v.name], options.method, encoding, options.percentile) for v in values}
-    return {v: encoding.affine(*limits) for v, limits in _shared(ranges, layers).items()}
+    scales: Scales = {}
+    around: dict[Slot, list[Layer]] = {}
+    for layer in layers:
+        for slot in layer.slots:
+            around.setdefault(slot, []).append(layer)
+    for group in sharing(layers):
+        encoding = options.encoding(group[0][1], [layer for slot in group for layer in around[slot]])
+        ranges = [choose_range(seen[v.name], options.method, encoding, options.percentile) for v, _ in group]
+        affine = encoding.affine(min(low for low, _ in ranges), max(high for _, high in ranges))
+        scales.update(dict.fromkeys(group, affine))
+    return scales
 
 
 def _check(seen: Extremes, name: str, where: str) -> None:
@@ -421,14 +429,16 @@ def _check(seen: Extremes, name: str, where: str) -> None:
         )  # fmt: skip
 
 
-def _shared(ranges: dict[Value, Range], layers: Iterable[Layer]) -> dict[Value, Range]:
-    """Return the ranges such that operands and results of operators that only move numbers have the same one."""
-    groups = {v: [v] for v in ranges}
+def sharing(layers: Iterable[Layer]) -> list[list[Slot]]:
+    """Return what the layers round in groups that have one scale: operands and results of layers that share it."""
+    groups: dict[Slot, list[Slot]] = {}
     for layer in layers:
-        if layer.rule.kind is Kind.SAME_SCALE:
-            for value in [v for _, v in layer.operands] + layer.outputs:
-                mine, other = groups[layer.outputs[0]], groups[value]
-                if mine is not other:
-                    mine.extend(other)
-                    groups.update(dict.fromkeys(other, mine))
-    return {v: (min(ranges[w][0] for w in group), max(ranges[w][1] for w in group)) for v, group in groups.items()}
+        slots = layer.slots
+        for slot in slots:
+            groups.setdefault(slot, [slot])
+        for slot in slots if layer.shares_scales else ():
+            mine, other = groups[slots[-1]], groups[slot]
+            if mine is not other:
+                mine.extend(other)
+                groups.update(dict.fromkeys(other, mine))
+    return list({id(group): group for group in groups.values()}.values())

@@ -23,7 +23,7 @@ class Affine:
 
     Attributes:
         scale: float32.
-        zero_point: Of the type of the numbers, uint8 or int8.
+        zero_point: Of the type of the numbers.
     """
 
     scale: np.float32
@@ -46,17 +46,21 @@ class Encoding:
     """How ranges become scales.
 
     Attributes:
-        dtype: ``uint8`` or ``int8``.
+        dtype: An integer of 8 or 16 bits.
         symmetric: Whether the zero point is the middle: 128 of uint8, 0 of int8.
+        power_of_two: Whether scales are powers of two.
+        least_scale: The least scale.
     """
 
     dtype: str
     symmetric: bool
+    power_of_two: bool = False
+    least_scale: float = 0.0
 
     @property
     def levels(self) -> int:
         """How many different numbers there are in a range; the symmetric one leaves one out."""
-        return 255 if self.symmetric else 256
+        return int(2 ** (8 * np.dtype(self.dtype).itemsize)) - self.symmetric
 
     def affine(self, low: float, high: float) -> Affine:
         """Return scale and zero point that span ``low`` to ``high``, and 0, which is represented exactly.
@@ -65,19 +69,27 @@ class Encoding:
         Affine(scale=np.float32(0.02), zero_point=np.uint8(50))
         >>> Encoding("int8", symmetric=True).affine(-1.0, 4.0)
         Affine(scale=np.float32(0.031496063), zero_point=np.int8(0))
+        >>> Encoding("int16", symmetric=True, power_of_two=True).affine(-1.0, 3.9)
+        Affine(scale=np.float32(0.00012207031), zero_point=np.int16(0))
         """
         dtype = np.dtype(self.dtype)
-        least = np.iinfo(dtype).min
+        least, steps = np.iinfo(dtype).min, self.levels - 1
         low, high = min(low, 0.0), max(high, 0.0)
         if self.symmetric:
-            return Affine(_scale(max(-low, high) / 127), dtype.type(least + 128))
-        scale = _scale((high - low) / 255)
-        return Affine(scale, dtype.type(least + np.clip(np.rint(-low / float(scale)), 0, 255)))
+            half = steps // 2
+            return Affine(self.scale(max(-low, high) / half), dtype.type(least + half + 1))
+        scale = self.scale((high - low) / steps)
+        return Affine(scale, dtype.type(least + np.clip(np.rint(-low / float(scale)), 0, steps)))
+
+    def scale(self, step: float) -> np.float32:
+        """Return the least scale that is allowed and is no less than a step."""
+        return np.float32(allowed_scales(np.asarray(step, np.float64), self.power_of_two, self.least_scale))
 
 
-def _scale(step: float) -> np.float32:
-    """Replace a scale of 0: a value that is always 0 may have any."""
-    return np.float32(max(step, LEAST_SCALE)) if step else np.float32(1)
+def allowed_scales(steps: Array, power_of_two: bool = False, least: float = 0.0) -> Array:
+    """Return the least scales that are allowed and no less than steps, float64; for a step of 0 it may be any, so 1."""
+    scales = np.where(steps > 0, np.maximum(steps, max(least, LEAST_SCALE)), 1.0)
+    return np.exp2(np.ceil(np.log2(scales))) if power_of_two else scales
 
 
 @dataclass(frozen=True)
@@ -106,8 +118,9 @@ def spread(scale: Array, axis: int | None, rank: int) -> Array:
 
 
 def quantize_weight(
-    weight: Array, axis: int | None, limit: int, bias: Array | None = None, data_scale: np.float32 | None = None
-) -> Weights:
+    weight: Array, axis: int | None, limit: int, bias: Array | None = None, data_scale: np.float32 | None = None,
+    power_of_two: bool = False, least_scale: float = 0.0,
+) -> Weights:  # fmt: skip
     """Quantise a weight to int8, symmetrically.
 
     Args:
@@ -117,13 +130,15 @@ def quantize_weight(
         bias: What is added to the sums; a channel whose weights are tiny beside it gets a larger scale, because the
             bias would not fit into int32.
         data_scale: Scale of the data, which with that of the weight is what a step of the bias is worth.
+        power_of_two: Whether scales are powers of two.
+        least_scale: The least scale.
     """
     others = None if axis is None else tuple(i for i in range(weight.ndim) if i != axis)
     step = np.abs(weight).max(axis=others, initial=0.0).astype(np.float64) / limit
     if bias is not None and data_scale is not None:
         worst = np.abs(bias.astype(np.float64))
         step = np.maximum(step, (worst.max(initial=0.0) if axis is None else worst) / float(data_scale) / LARGEST_BIAS)
-    scale = np.where(step > 0, np.maximum(step, LEAST_SCALE), 1.0).astype(np.float32)
+    scale = allowed_scales(step, power_of_two, least_scale).astype(np.float32)
     numbers = np.clip(np.rint(weight / spread(scale, axis, weight.ndim)), -limit, limit)
     return Weights(numbers.astype(np.int8), scale, axis)
 

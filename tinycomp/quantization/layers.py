@@ -19,16 +19,23 @@ import numpy as np
 
 from tinycomp.errors import QuantizationError, did_you_mean
 from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.target.quantization import QuantizationRule, Rules
+from tinycomp.targets.common.quantized.tables import FUNCTIONS
 
 _MOVES = ("DepthToSpace", "Expand", "Flatten", "GlobalMaxPool", "Identity", "Reshape", "Slice", "SpaceToDepth", "Split",
           "Squeeze", "Tile", "Transpose", "Unsqueeze")  # fmt: skip
-_FUNCTIONS = ("AveragePool", "Celu", "Clip", "Elu", "Gelu", "GlobalAveragePool", "HardSigmoid", "HardSwish",
-              "LeakyRelu", "Mish", "ReduceMean", "Relu", "Selu", "Sigmoid", "Softplus", "Swish", "Tanh")  # fmt: skip
+_MEANS = ("AveragePool", "GlobalAveragePool", "ReduceMean")
 _ACTIVATIONS = ("Clip", "Relu")
+ACTIVATIONS = ("uint8", "int8", "int16", "uint16")
+"""The dtypes that activations can be stored in; those of 16 bits need a target that asks for them."""
 Selector = str | Callable[[Node], bool]
 """A name of a node or value (``*`` and ``?`` stand for what they do in file names), an operator, ``"first 2 conv"``,
 ``"last gemm"``, or a predicate of a node."""
 _POSITION = re.compile(r"(?P<end>first|last)(?: (?P<count>[1-9]\d*))? (?P<op>\w+)", re.IGNORECASE)
+
+
+Slot = tuple[Value, str]
+"""A value and the dtype that some of the layers around it store it in."""
 
 
 class Kind(Enum):
@@ -114,7 +121,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "Pad": Rule(Kind.SAME_SCALE, 1, _pads_with_zero),
         "Resize": Rule(Kind.SAME_SCALE, 1, _chooses),
         "Gather": Rule(Kind.SAME_SCALE, 1, _reads_data),
-        **dict.fromkeys(_FUNCTIONS, Rule(Kind.COMPUTED)),
+        **dict.fromkeys((*FUNCTIONS, *_MEANS), Rule(Kind.COMPUTED)),
         **dict.fromkeys(("Add", "Sub", "Mul"), Rule(Kind.COMPUTED, 2)),
         "Softmax": Rule(Kind.INNER),
     }
@@ -133,6 +140,9 @@ def rule_of(node: Node) -> Rule | None:
     return rule
 
 
+_ANY = QuantizationRule()
+
+
 @dataclass(frozen=True, eq=False)
 class Layer:
     """Nodes between two roundings.
@@ -140,12 +150,16 @@ class Layer:
     Attributes:
         core: The operator.
         rule: What holds for it.
+        dtype: Of its data and results as they are stored.
+        wanted: What a target wants of it.
         bias_add: The Add of a constant behind a MatMul.
         activation: The Relu or Clip at the end.
     """
 
     core: Node
     rule: Rule
+    dtype: str = "uint8"
+    wanted: QuantizationRule = _ANY
     bias_add: Node | None = None
     activation: Node | None = None
 
@@ -183,6 +197,16 @@ class Layer:
         return self.nodes[-1].used_outputs()
 
     @property
+    def slots(self) -> list[Slot]:
+        """What it rounds: its operands, constant ones included, and its results."""
+        return [(v, self.dtype) for v in [*(v for _, v in self.operands), *self.outputs]]
+
+    @property
+    def shares_scales(self) -> bool:
+        """Whether its data and results have one scale and zero point."""
+        return self.rule.kind is Kind.SAME_SCALE or self.wanted.equal_scales
+
+    @property
     def is_product(self) -> bool:
         """Whether it is a Conv, Gemm or MatMul."""
         return self.rule.kind is Kind.PRODUCT
@@ -212,18 +236,33 @@ class Layer:
         return 0 if self.core.op == "Conv" or self.core.attrs.get("transB", 0) else 1
 
 
-def find_layers(graph: Graph) -> list[Layer]:
-    """Return every layer of the main graph that could be quantised, in topological order; bodies are left alone."""
+def find_layers(graph: Graph, rules: Rules | None = None, dtype: str | None = None) -> list[Layer]:
+    """Return every layer of the main graph that could be quantised, in topological order; bodies are left alone.
+
+    Args:
+        graph: The graph, in float.
+        rules: Of the target; what they do not name stays in float. None for no target.
+        dtype: What activations are stored in where the rules leave a choice.
+    """
     layers: list[Layer] = []
     taken: set[Node] = set()
+    stored: dict[Value, str] = {}
     for node in graph.nodes:
         rule = None if node in taken else rule_of(node)
-        if rule is None:
+        wanted = _ANY if rules is None else rules.get(node.op)
+        allowed = [d for d in (dtype, *(wanted.activations if wanted else ())) if d is not None and d in ACTIVATIONS]
+        allowed = [d for d in allowed if rules is None or (wanted is not None and d in wanted.activations)]
+        if rule is None or wanted is None or not allowed:
             continue
         bias_add = _bias_add(graph, node)
-        activation = _activation(graph, bias_add or node) if rule.kind in (Kind.PRODUCT, Kind.COMPUTED) else None
-        layers.append(Layer(node, rule, bias_add, activation))
-        taken.update(layers[-1].nodes)
+        fused = rule.kind in (Kind.PRODUCT, Kind.COMPUTED)
+        activation = _activation(graph, bias_add or node, wanted.fused) if fused else None
+        given = [stored[v] for v in node.inputs[: rule.operands] if v in stored]
+        chosen = next((d for d in given if d in allowed), allowed[0])
+        layer = Layer(node, rule, chosen, wanted, bias_add, activation)
+        stored.update(dict.fromkeys(layer.outputs, chosen))
+        layers.append(layer)
+        taken.update(layer.nodes)
     return layers
 
 
@@ -233,9 +272,9 @@ def _only_reader(graph: Graph, node: Node) -> Node | None:
     return next(iter(value.users)) if graph.use_count(value) == 1 and value.users else None
 
 
-def _activation(graph: Graph, node: Node) -> Node | None:
+def _activation(graph: Graph, node: Node, fused: Collection[str]) -> Node | None:
     reader = _only_reader(graph, node) if node.op not in _ACTIVATIONS else None
-    if reader is None or reader.op not in _ACTIVATIONS or reader.inputs[0] is not node.output:
+    if reader is None or reader.op not in fused or reader.inputs[0] is not node.output:
         return None
     known = all(v is None or v.is_const for v in reader.inputs[1:])
     return reader if known and rule_of(reader) is not None else None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
+import numpy as np
 import onnx
 from onnx import version_converter
 
@@ -16,21 +17,30 @@ from tinycomp.errors import QuantizationError
 from tinycomp.frontend import Shapes, export_model
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
-from tinycomp.quantization.calibration import CalibrationData, Scales, calibrate
+from tinycomp.quantization.calibration import CalibrationData, Scales, calibrate, sharing
 from tinycomp.quantization.equalization import equalize_layers
-from tinycomp.quantization.layers import Layer, Selector, choose, find_layers, select
+from tinycomp.quantization.layers import Layer, Selector, choose, select
 from tinycomp.quantization.options import Activations, Method, Options, one_of
 from tinycomp.quantization.placement import Placement
 from tinycomp.quantization.weight_only import WeightMethod, WeightOptions, quantize_weights
+from tinycomp.target import Target
+from tinycomp.target.quantization import QuantizedLayer, violations
 
 _PER_CHANNEL_SINCE = 13
 _CONVERTED = 17
+_ROUNDS = 8
+_WIDER = np.float32(1 + 1 / 64)
 
 
-def prepare(model: Model, shapes: Shapes | None) -> Graph:
+def prepare(model: Model, shapes: Shapes | None, opset: int = _PER_CHANNEL_SINCE) -> Graph:
     """Return a model as a graph of its own with batch normalisations folded.
 
     A model of an opset before 13, which has no scales per channel, is converted to opset 17.
+
+    Args:
+        model: The model.
+        shapes: Shapes for inputs.
+        opset: The first one that has what the quantised model needs.
 
     Raises:
         ModelError: If the model is not valid.
@@ -43,8 +53,8 @@ def prepare(model: Model, shapes: Shapes | None) -> Graph:
             "the model is quantised already", where=f"node {done.label}", expected="a model in float32",
             found=done.op, hint="Quantise the model that it was made from.",
         )  # fmt: skip
-    if graph.opsets.get("", _CONVERTED) < _PER_CHANNEL_SINCE:
-        graph = load_graph(_converted(graph))
+    if graph.opsets.get("", _CONVERTED) < opset:
+        graph = load_graph(_converted(graph, max(opset, _CONVERTED)))
     Pipeline(optimisation_passes()).run(graph)
     for node in graph.nodes:
         if node.op == "Gemm":
@@ -52,13 +62,13 @@ def prepare(model: Model, shapes: Shapes | None) -> Graph:
     return graph
 
 
-def _converted(graph: Graph) -> onnx.ModelProto:
+def _converted(graph: Graph, opset: int) -> onnx.ModelProto:
     try:
-        return version_converter.convert_version(export_model(graph), _CONVERTED)
+        return version_converter.convert_version(export_model(graph), opset)
     except RuntimeError as error:
         raise QuantizationError(
-            "the model cannot be brought to an opset with scales per channel", where=graph.name,
-            expected=f"opset {_PER_CHANNEL_SINCE} or later", found=f"opset {graph.opsets.get('')}: {error}",
+            "the model cannot be brought to an opset with the conversions that it needs", where=graph.name,
+            expected=f"opset {opset}", found=f"opset {graph.opsets.get('')}: {error}",
             hint="Export it again with a newer opset.",
         ) from error  # fmt: skip
 
@@ -87,7 +97,7 @@ def quantize(
     calibration: Iterable[Any] | None = None,
     *,
     method: Method | WeightMethod | None = None,
-    activations: Activations = "uint8",
+    activations: Activations | None = None,
     symmetric: bool | None = None,
     per_channel: bool = True,
     reduce_range: bool = False,
@@ -101,6 +111,7 @@ def quantize(
     weights: Literal["int8", "int4"] = "int8",
     block: int = 32,
     accuracy_level: int = 0,
+    target: Target | str | None = None,
 ) -> onnx.ModelProto:
     """Turn a float32 model into an int8 one, in ONNX's QuantizeLinear/DequantizeLinear form, or its weights into int4.
 
@@ -121,7 +132,7 @@ def quantize(
             error (``mse``). For int4 how weights are rounded: to the nearest number in the range of all (``minmax``),
             with the scale of the least squared error (``mse``, the default), which calibration data weigh, or by
             ``gptq``, which needs them.
-        activations: ``uint8`` or ``int8``.
+        activations: ``uint8`` (the default) or ``int8``; for a target what its rules allow.
         symmetric: Whether the zero point of activations is the middle: 128 of uint8, 0 of int8; not by default. For
             int4 whether that of weights is, 8; so by default.
         per_channel: Whether weights have a scale per output channel instead of one.
@@ -140,6 +151,8 @@ def quantize(
         block: How many weights of a column have a scale together: 16, 32, 64, 128 or 256. For int4 only.
         accuracy_level: What products may make of their data: 0 leaves that to the runtime, 1 asks for float32, and 4
             allows 8 bits with a scale per block, which is several times as fast. For int4 only.
+        target: The target that the model is for, whose rules are obeyed (:meth:`tinycomp.Target.quantization`): dtypes,
+            zero points and scales are as it wants them, and what it cannot have stays in float.
 
     Returns:
         The model, with the inputs and outputs of the float one; every runtime that knows opset 13 can run it, and an
@@ -161,10 +174,10 @@ def quantize(
     one_of("weights", weights, ("int8", "int4"))
     bar = Bar(progress)
     if weights == "int4":
-        defaults = Options()
+        defaults = Options(activations="uint8")
         for name, given in (
-            ("activations", activations), ("per_channel", per_channel), ("reduce_range", reduce_range),
-            ("equalize", equalize), ("percentile", percentile),
+            ("activations", activations or "uint8"), ("per_channel", per_channel), ("reduce_range", reduce_range),
+            ("equalize", equalize), ("percentile", percentile), ("target", target),
         ):  # fmt: skip
             _check_left_out(name, given, getattr(defaults, name), 'It is for weights="int8", with activations.')
         weight_options = WeightOptions(
@@ -182,9 +195,9 @@ def quantize(
         )  # fmt: skip
     options = Options(
         cast("Method", method or "minmax"), activations, bool(symmetric), per_channel, reduce_range, bias_correction,
-        equalize, keep_float, percentile, threads,
+        equalize, keep_float, percentile, threads, target,
     )  # fmt: skip
-    quantizer = Quantizer.calibrated(model, calibration, options, shapes, bar)
+    quantizer = Quantizer.calibrated(model, calibration, options, shapes, bar).obedient()
     return finish(quantizer.quantized(quantizer.chosen))
 
 
@@ -227,30 +240,86 @@ class Quantizer:
 
         The data will be gone through ``passes`` times in all.
         """
-        graph = prepare(model, shapes)
+        graph = prepare(model, shapes, options.opset)
         data = CalibrationData(calibration, [v.name for v in graph.inputs if v.name not in graph.defaults])
         _check_passes(data, passes)
         if options.equalize:
-            equalize_layers(graph, find_layers(graph))
-        layers = find_layers(graph)
+            equalize_layers(graph, options.layers(graph))
+        layers = options.layers(graph)
         chosen = choose(layers, select(layers, options.keep_float), graph)
         if not chosen:
-            raise QuantizationError(
-                "there is nothing to quantise", where=graph.name,
-                expected="at least one Conv, Gemm or MatMul in float32 with constant weights",
-                found="all of them kept in float" if any(layer.is_product for layer in layers) else "none",
-            )  # fmt: skip
+            raise _nothing(graph, "all of them kept in float" if any(e.is_product for e in layers) else "none")
         scales = calibrate(graph, chosen, data, options, bar)
         return cls(graph, chosen, scales, options, data)
 
     def quantized(self, layers: Sequence[Layer]) -> Graph:
         """Return a copy of the graph in which these layers are quantised; they are some of :attr:`chosen`."""
+        return self._placed(layers)[0]
+
+    def _placed(self, layers: Sequence[Layer]) -> tuple[Graph, dict[str, Layer]]:
+        """Return a copy in which layers are quantised, and these layers of the copy by the names of their cores."""
         copy = self.graph.clone()
-        names = {layer.core.output.name for layer in layers}
-        own = [layer for layer in find_layers(copy) if layer.core.output.name in names]
-        scales = {copy.values[v.name]: affine for v, affine in self.scales.items()}
-        Placement(copy, scales, self.options).place(own)
-        return copy
+        names = {_name(layer) for layer in layers}
+        own = {_name(layer): layer for layer in self.options.layers(copy) if _name(layer) in names}
+        scales = {(copy.values[v.name], dtype): affine for (v, dtype), affine in self.scales.items()}
+        Placement(copy, scales, self.options).place([*own.values()])
+        return copy, own
+
+    def obedient(self) -> Quantizer:
+        """Return the quantiser with other scales where the target's checks refuse those that the data suggest.
+
+        What rules say as data is obeyed by construction, but for a scale per channel of a stack of matrices. Scales of
+        results grow a little until the checks agree; layers to which that is no help stay in float.
+        """
+        quantizer, kept = self, set[Layer]()
+        if self.options.rules is None:
+            return self
+        for _ in self.chosen:
+            for _ in range(_ROUNDS):
+                refused = quantizer._refused()
+                if not refused:
+                    return quantizer
+                quantizer = replace(quantizer, scales=quantizer._widened(refused))
+            kept |= set(quantizer._refused())
+            chosen = choose(self.chosen, kept, self.graph)
+            if not any(layer.is_product for layer in chosen):
+                raise _nothing(self.graph, "layers whose scales the target refuses, whatever they are")
+            quantizer = replace(self, chosen=chosen)
+        return quantizer
+
+    def _refused(self) -> list[Layer]:
+        """Return the chosen layers that the target's rules do not allow once they are quantised."""
+        _, own = self._placed(self.chosen)
+        found = []
+        for layer in self.chosen:
+            read = QuantizedLayer.read(own[_name(layer)].core)
+            if read is not None and violations(read, layer.wanted):
+                found.append(layer)
+        return found
+
+    def _widened(self, layers: Sequence[Layer]) -> Scales:
+        """Return the scales with greater ones for the results of layers, and for what shares them."""
+        results = {(v, layer.dtype) for layer in layers for v in layer.outputs}
+        wider = [slot for group in sharing(self.chosen) if not results.isdisjoint(group) for slot in group]
+        factors = {
+            slot: np.float32(2) if any("activations" in layer.wanted.power_of_two for layer in layers) else _WIDER
+            for slot in wider
+        }
+        return {
+            slot: replace(affine, scale=np.float32(affine.scale * factors.get(slot, np.float32(1))))
+            for slot, affine in self.scales.items()
+        }
+
+
+def _name(layer: Layer) -> str:
+    return layer.core.output.name
+
+
+def _nothing(graph: Graph, found: str) -> QuantizationError:
+    return QuantizationError(
+        "there is nothing to quantise", where=graph.name,
+        expected="at least one Conv, Gemm or MatMul in float32 with constant weights", found=found,
+    )  # fmt: skip
 
 
 def _check_passes(data: CalibrationData, passes: int) -> None:

@@ -92,7 +92,7 @@ class ValuePattern:
 
     @property
     def heads(self) -> frozenset[Head] | None:
-        """The operators that it can stand at: None means any, empty means that it stands at no operator."""
+        """Return the operators that it can stand at (None means any, empty that it stands at no operator)."""
         return frozenset()
 
     def children(self) -> Sequence[ValuePattern]:

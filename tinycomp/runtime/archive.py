@@ -58,7 +58,7 @@ class Archive:
     def store(self, array: Array) -> str:
         """Add an array and return its key; equal arrays share one."""
         digest = hashlib.sha256(f"{_dtype_text(array)}{array.shape}".encode())
-        digest.update(_payload(array).tobytes())
+        digest.update(_payload(array).data)
         key = digest.hexdigest()[:32]
         self.arrays.setdefault(key, array)
         return key

@@ -11,15 +11,17 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tinycomp.errors import WriteError
 
 PARTIAL = ".tmp"
 """The ending of files that are being written."""
+_BEGINNING = ".tinycomp-"
 _FULL = "Free some space, or write elsewhere."
 _FORBIDDEN = "Check the permissions, or write elsewhere."
+_OF_DISKS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 _HINTS = {
     errno.ENOSPC: _FULL,
     errno.EFBIG: _FULL,
@@ -61,7 +63,7 @@ def write_files(contents: Mapping[Path, bytes], mode: int = 0o666) -> None:
             if target.exists() and not target.is_file():
                 _write_through(target, data)
             else:
-                staged[path] = target.with_name(f".tinycomp-{secrets.token_hex(8)}{PARTIAL}")
+                staged[path] = _partial(target)
                 _stage(staged[path], data, target, mode)
         for path, partial in staged.items():
             partial.replace(os.path.realpath(path))
@@ -71,6 +73,36 @@ def write_files(contents: Mapping[Path, bytes], mode: int = 0o666) -> None:
         for partial in staged.values():
             with contextlib.suppress(OSError):  # what is in the way was in the way of writing, too
                 partial.unlink()
+
+
+@contextlib.contextmanager
+def staged(path: Path) -> Iterator[Path]:
+    """Yield a path in the same folder to write to, and move what is there to its place when the block ends well.
+
+    If the place is taken meanwhile, by another process that does the same, the last one counts.
+
+    Raises:
+        WriteError: If the file cannot be written or moved.
+    """
+    partial = _partial(path)
+    try:
+        yield partial
+        with partial.open("rb+") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        if isinstance(error, WriteError) or (error.errno not in _OF_DISKS and error.filename != str(partial)):
+            raise  # of another file
+        raise _failure("the file cannot be written", path, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+
+
+def remove_partial(folder: Path) -> None:
+    """Remove files that were being written into a folder when their processes were killed."""
+    for path in folder.glob(f"{_BEGINNING}*{PARTIAL}"):
+        path.unlink(missing_ok=True)
 
 
 def make_folder(folder: Path) -> None:
@@ -83,6 +115,11 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _failure("the folder cannot be made", folder, error) from error
+
+
+def _partial(target: Path) -> Path:
+    """Return a new name for a file on its way to its place."""
+    return target.with_name(f"{_BEGINNING}{secrets.token_hex(8)}{PARTIAL}")
 
 
 def _write_through(target: Path, data: bytes) -> None:

@@ -120,8 +120,13 @@ class Module:
 
     @property
     def plan(self) -> Plan:
-        """The steps of a run, with the programs of its regions: for tools that look inside."""
+        """Return the steps of a run, with the programs of its regions, for tools that look inside."""
         return self._parts.plan
+
+    @property
+    def bounds(self) -> Mapping[str, tuple[int, int | None]]:
+        """Return the least and the most that sizes may be, by symbol: what every run is held to."""
+        return self._parts.bounds
 
     @property
     def blobs(self) -> dict[str, Blob]:
@@ -235,7 +240,7 @@ class Module:
 
     @property
     def devices(self) -> tuple[Any, ...]:
-        """Return the devices that the module has opened or was given: those that it needs, once it has run."""
+        """Return the devices that the module has opened or was given, which are those that it needs once it has run."""
         return tuple(member.device for devices in self._device_sets for member in devices.opened())
 
     @property

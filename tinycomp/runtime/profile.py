@@ -92,12 +92,12 @@ class ProfileRow:
 
     @property
     def gflops(self) -> float:
-        """Billions of floating-point operations per second, by the definition: above the peak where Winograd pays."""
+        """Return billions of operations per second, counted by the definition (above the peak where Winograd pays)."""
         return _rate(self.flops, self.seconds) / 1e9
 
     @property
     def gigabytes(self) -> float:
-        """Billions of bytes per second."""
+        """Return billions of bytes per second."""
         return _rate(self.bytes, self.seconds) / 1e9
 
     def to_dict(self) -> dict[str, Any]:
@@ -170,7 +170,7 @@ class Profile:
 
     @property
     def seconds(self) -> float:
-        """Time of one run: the sum over the steps."""
+        """Return the time of one run, which is the sum over the steps."""
         return sum(step.seconds for step in self.steps)
 
     def by_position(self) -> dict[Position, float]:
@@ -219,7 +219,7 @@ class Profile:
 
     @property
     def title(self) -> str:
-        """What stands above the rows: how much was measured, and on what."""
+        """Return what stands above the rows, which says how much was measured, and on what."""
         title = f"Profile, medians of {self.runs} runs"
         if self.elapsed:
             title += f"; from begin to end {milliseconds(self.elapsed)}"

@@ -9,11 +9,14 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from tinycomp.memory.budget import current
 from tinycomp.memory.constants import Constants
 from tinycomp.memory.locks import Lock
+from tinycomp.runtime.native.direct import Direct, make_direct
 from tinycomp.runtime.native.executor import NativeProgram, Pool, Weights
 from tinycomp.runtime.native.library import kernel_named
 from tinycomp.runtime.native.program import Array, Program
+from tinycomp.runtime.native.texts import TextBorder
 from tinycomp.runtime.plan import Plan, Run
 from tinycomp.runtime.rows import ArenaRow, BufferRow, CallRow
 
@@ -106,14 +109,25 @@ class NativeRegion:
     def __init__(self, program: Program, pool: Pool, weights: Weights | None = None, beside: int = 0) -> None:
         self.program = program
         self.native = NativeProgram(program, pool, weights=weights, beside=beside)
+        self._border = None if program.texts is None else TextBorder(program, program.texts)
+        self._direct: Direct | None = None
+        if program.texts is not None:
+            self._direct = make_direct(self.native, range(len(program.inputs)), range(len(program.outputs)))
 
     def __call__(self, operands: Sequence[Array]) -> list[Array]:
         """Return fresh arrays with the results; operands that are not contiguous are copied."""
-        return self.native.call([_ready(x) for x in operands])
+        arrays = [_ready(x) for x in operands]
+        if self._border is None:
+            return self.native.call(arrays)
+        inputs = self._border.encode(arrays)
+        outputs = None if self._direct is None or current().deadline is not None else self._direct(inputs)
+        return self._border.decode(inputs, self.native.call(inputs) if outputs is None else outputs)
 
     def profile(self, operands: Sequence[Array]) -> list[float]:
         """Run once and return the seconds of every instruction."""
         arrays = [_ready(x) for x in operands]
+        if self._border is not None:
+            arrays = self._border.encode(arrays)
         return self.native.profile(arrays, self.native.call(arrays))
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tinycomp.errors import ModelError
 from tinycomp.remark import Remark
+from tinycomp.runtime.accuracy import Accuracy
 from tinycomp.runtime.advice import AdviceList
 from tinycomp.runtime.diagram import Diagram, Position
 from tinycomp.runtime.files import write_file
@@ -31,6 +32,7 @@ from tinycomp.runtime.rows import (
     LayerRow,
     LayoutRow,
     RegionRow,
+    ViolationRow,
 )
 from tinycomp.runtime.tables import drawn, milliseconds, si, table
 
@@ -60,10 +62,12 @@ class Report:
         layouts: Where layouts meet, likewise; these conversions are no nodes of the model and are not in ``hosts``.
         copies: What every run copies between host and devices, in order of execution.
         devices: What the devices that are open have done for the module, when the report was asked for.
+        disobedient: What :meth:`violations` returns.
         adviser: Looks for advice on a model (None for the one that was kept), within so many trials and seconds; None
             where nothing is known of the model.
         diagram: Describes the partitioned graph for pictures; None where nothing but the rows is known.
         profile: The profile that the times come from, if there was one.
+        accuracy: The layers beside those of a float model, if they have been compared: for the page.
     """
 
     model: str
@@ -77,9 +81,11 @@ class Report:
     layouts: tuple[LayoutRow, ...] = ()
     copies: tuple[CopyRow, ...] = ()
     devices: tuple[DeviceRow, ...] = ()
+    disobedient: tuple[ViolationRow, ...] = ()
     adviser: Adviser | None = field(default=None, repr=False, compare=False)
     diagram: Callable[[], Diagram] | None = field(default=None, repr=False, compare=False)
     profile: Profile | None = field(default=None, repr=False, compare=False)
+    accuracy: Accuracy | None = field(default=None, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what holds the model."""
@@ -149,6 +155,13 @@ class Report:
         """Return the algorithms that compute a source name; empty if its kernels leave no choice."""
         return [layer for layer in self.layers if node in layer.sources]
 
+    def violations(self) -> list[ViolationRow]:
+        """Return what quantised layers do that the quantisation rules of a target do not allow, and what would mend it.
+
+        Layers in float, and what another target's rules allow, are none.
+        """
+        return [*self.disobedient]
+
     def with_seconds(self, seconds: Mapping[Position, float]) -> Report:
         """Return the report with times by position."""
         return dataclasses.replace(
@@ -174,8 +187,8 @@ class Report:
         """Return a JSON-able form with the totals."""
         reasons = {source: tuple(r.to_dict() for r in remarks) for source, remarks in self.reasons.items()}
         hosts = tuple(host.to_dict() for host in self.hosts)
-        fields = dataclasses.asdict(dataclasses.replace(self, adviser=None, diagram=None, profile=None))
-        for name in ("adviser", "diagram", "profile"):
+        fields = dataclasses.asdict(dataclasses.replace(self, adviser=None, diagram=None, profile=None, accuracy=None))
+        for name in ("adviser", "diagram", "profile", "accuracy"):
             del fields[name]
         return {**fields, "hosts": hosts, "reasons": reasons, "totals": self.totals}
 
@@ -194,6 +207,7 @@ class Report:
             tuple(LayoutRow(**{**row, "sources": tuple(row["sources"])}) for row in data.get("layouts", ())),
             tuple(CopyRow(**row) for row in data.get("copies", ())),
             tuple(DeviceRow(**row) for row in data.get("devices", ())),
+            tuple(ViolationRow(**{**row, "sources": tuple(row["sources"])}) for row in data.get("disobedient", ())),
         )
 
     def to_json(self) -> str:
@@ -222,7 +236,7 @@ class Report:
             folder: Where to; it is made if it is not there.
 
         Returns:
-            The files: the graph first, then the overlays of target, reasons and time for it and for the ONNX model.
+            The files, the graph first, then the overlays of target, reasons and time for it and for the ONNX model.
 
         Raises:
             WriteError: If there is no space or permission.
@@ -235,7 +249,8 @@ class Report:
         """Return what pictures show: the graph, what is known of its nodes, and the calls of a run."""
         from tinycomp.runtime.picture.view import make_view
 
-        return make_view(self.to_dict(), _headline(self), self.diagram() if self.diagram else None, self.profile)
+        diagram = self.diagram() if self.diagram else None
+        return make_view(self.to_dict(), _headline(self), diagram, self.profile, self.accuracy)
 
     def _repr_html_(self) -> str:
         """Return what notebooks show: the steps as a strip, their figures, and why nodes stayed on the host."""
@@ -258,6 +273,8 @@ class Report:
             parts.append(_host_table(self.hosts))
         if self.conversions:
             parts.append(_conversion_table(self.conversions))
+        if self.disobedient:
+            parts.append(violation_table(self.disobedient))
         if self.layouts:
             parts.append(_layout_table(self.layouts))
         if self.copies:
@@ -367,6 +384,15 @@ def _conversion_table(rows: Sequence[ConversionRow]) -> Table:
     names = ("conversion", "in", "from", "to")
     cells = ((", ".join(r.sources), r.place, r.source, r.result, si(r.elements)) for r in rows)
     return table("Between quantised and real numbers", names, ("elements",), cells)
+
+
+def violation_table(rows: Sequence[ViolationRow]) -> Table:
+    """Return the table of what does not obey."""
+    ratios = {"layer": 2, "what is wrong": 3, "what mends it": 2}
+    cells = ((row.layer, row.op, row.target, row.reason, row.remedy) for row in rows)
+    return table(
+        "Against the rules of quantisation", ("layer", "operator", "target", *list(ratios)[1:]), (), cells, ratios
+    )
 
 
 def _layout_table(rows: Sequence[LayoutRow]) -> Table:

@@ -201,6 +201,30 @@ class ConversionRow:
 
 
 @dataclass(frozen=True)
+class ViolationRow:
+    """What a quantised layer does that a target's quantisation rules do not allow.
+
+    Attributes:
+        target: The target.
+        layer: Name of the layer's operator.
+        op: The operator.
+        sources: Source names of the node.
+        reason: What was expected and what was found.
+        remedy: What would mend it.
+    """
+
+    target: str
+    layer: str
+    op: str
+    sources: tuple[str, ...]
+    reason: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.layer} ({self.op}) on {self.target}: {self.reason}; {self.remedy}"
+
+
+@dataclass(frozen=True)
 class LayoutRow:
     """A conversion between row-major and the layout that a target asked for, outside of regions, where it costs time.
 

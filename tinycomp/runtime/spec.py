@@ -14,6 +14,10 @@ import numpy as np
 from tinycomp.errors import FeedError, did_you_mean, visible
 
 _UNREADABLE = "cannot be read as an array"
+_FROM_BITS = (
+    "Pass a numpy array. Other libraries do not hand bfloat16 to numpy: pass the bits, for PyTorch as"
+    " tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)."
+)
 
 
 # Looked up and not asked of numpy, which reads texts as if they were Python.
@@ -169,7 +173,8 @@ def _as_array(spec: TensorSpec, value: Any, dtype: np.dtype) -> np.ndarray:
         cut = plain and kind in "iu" and np.asarray(value).dtype.kind == "f"
     except (TypeError, ValueError, OverflowError, RuntimeError, BufferError, NotImplementedError) as error:
         reason = str(error).partition("\n")[0]
-        raise misfit(spec, _UNREADABLE, f"{found}: {reason}" if reason else found, "Pass a numpy array.") from error
+        hint = _FROM_BITS if dtype == ml_dtypes.bfloat16 else "Pass a numpy array."
+        raise misfit(spec, _UNREADABLE, f"{found}: {reason}" if reason else found, hint) from error
     if cut:
         raise misfit(spec, "wrong dtype", "numbers with a fraction", "Pass whole numbers.")
     if array.dtype.kind == "O" != kind:
@@ -187,7 +192,8 @@ def _native(spec: TensorSpec, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
         return array.astype(dtype)
     if dtype.kind == "O" and array.dtype.kind in "UT":
         return array.astype(object)
-    hint = f'Convert it first, for instance with array.astype("{spec.dtype}").'
+    name = f'"{spec.dtype}"' if spec.dtype in _NUMPY else f"ml_dtypes.{spec.dtype}"
+    hint = f"Convert it first, for instance with array.astype({name})."
     raise misfit(spec, "wrong dtype", array.dtype.name, hint)
 
 

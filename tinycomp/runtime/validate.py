@@ -169,7 +169,7 @@ def check_operands(
     Raises:
         ArtifactError: If numbers or types of operands or results differ.
     """
-    for kind, specs, buffers in (("operand", inputs, program.inputs), ("result", outputs, program.outputs)):
+    for kind, specs, buffers in (("operand", inputs, program.operands), ("result", outputs, program.results)):
         if len(specs) != len(buffers):
             _refuse(f"the program has another number of {kind}s", where, str(len(specs)), str(len(buffers)))
         for index, (spec, buffer) in enumerate(zip(specs, buffers, strict=True)):
@@ -268,13 +268,13 @@ def _check_types(
     types: dict[int, _Type] = {slot: (array.dtype.name, array.shape) for slot, array in constants.items()}
     types |= {slot: _type(spec) for spec, slot in zip(*inputs, strict=True)}
     for label, program, reads, writes, _ in steps:
-        for kind, buffers, slots in (("operand", program.inputs, reads), ("result", program.outputs, writes)):
+        for kind, buffers, slots in (("operand", program.operands, reads), ("result", program.results, writes)):
             if len(buffers) != len(slots):
                 where = f"step {label}"
                 _refuse(f"the program has another number of {kind}s", where, str(len(slots)), str(len(buffers)))
-        for index, (buffer, slot) in enumerate(zip(program.inputs, reads, strict=True)):
+        for index, (buffer, slot) in enumerate(zip(program.operands, reads, strict=True)):
             _check_fit(f"step {label}, operand {index}", types[slot], _buffer_type(buffer))
-        types |= {slot: _buffer_type(buffer) for buffer, slot in zip(program.outputs, writes, strict=True)}
+        types |= {slot: _buffer_type(buffer) for buffer, slot in zip(program.results, writes, strict=True)}
     for spec, slot in zip(*outputs, strict=True):
         _check_fit(f'output "{spec.name}"', _type(spec), types[slot], whole=True)
 

@@ -7,6 +7,14 @@ from tinycomp.target.cost import HOST_COST, Cost, Link, fused_roofline, roofline
 from tinycomp.target.lookup import find, find_all, names
 from tinycomp.target.placement import Placement
 from tinycomp.target.policy import Policy, TransferCost
+from tinycomp.target.quantization import (
+    QuantizationCheck,
+    QuantizationParameters,
+    QuantizationRule,
+    QuantizedLayer,
+    Violation,
+    violations,
+)
 from tinycomp.target.region import Region, Split, split
 from tinycomp.target.target import Decline, OpRule, Target, Tolerance, Verdict, answer_reason
 
@@ -18,12 +26,17 @@ __all__ = [
     "OpRule",
     "Placement",
     "Policy",
+    "QuantizationCheck",
+    "QuantizationParameters",
+    "QuantizationRule",
+    "QuantizedLayer",
     "Region",
     "Split",
     "Target",
     "Tolerance",
     "TransferCost",
     "Verdict",
+    "Violation",
     "answer_reason",
     "find",
     "find_all",
@@ -31,4 +44,5 @@ __all__ = [
     "names",
     "roofline",
     "split",
+    "violations",
 ]

@@ -49,7 +49,7 @@ class Region:
 
     @property
     def label(self) -> str:
-        """Name it in messages: by its first node."""
+        """Return its name in messages, which is that of its first node."""
         return f"the region of {self.nodes[0].label}"
 
     @property

@@ -9,18 +9,19 @@ import inspect
 import types
 from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, get_args, overload
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, get_args, overload
 
 import numpy as np
 
 from tinycomp.errors import MemoryLimitError, TargetError, TinycompError
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ops.signatures import unknown_operator
-from tinycomp.rewrite import Composite, Match
+from tinycomp.rewrite import Composite, Match, Remark, reject
 from tinycomp.target.cost import Cost
 from tinycomp.target.options import changed, defaults_of
 from tinycomp.target.placement import Placement
 from tinycomp.target.policy import Policy
+from tinycomp.target.quantization import REAL, QuantizationRule, disobedient
 from tinycomp.target.region import Region, Split
 
 Predicate = Callable[..., Any]
@@ -31,8 +32,23 @@ RegionCheck = Callable[..., Any]
 """Answers about a :class:`Region` like a predicate, or with :func:`split`; may have the options as second parameter."""
 Verdict = Literal["use", "rebuild", "refuse"]
 """What is to be done with a blob of some version: load it, ask the code generator for another, or give up."""
+
+
+class Legalizing(Protocol):
+    """Rewrite a layer that a target refuses: a pass of :mod:`tinycomp.passes.legalize`."""
+
+    name: ClassVar[str]
+
+    def starts_at(self, node: Node) -> bool:
+        """Tell whether a node is one that the pass may start at."""
+
+    def rewrite(self, graph: Graph, node: Node) -> bool:
+        """Rewrite the layer of one operator; return whether that was possible."""
+
+
 _CONVERSIONS = frozenset({("", "DequantizeLinear"), ("", "QuantizeLinear")})
 _F = TypeVar("_F", bound=Callable[..., Any])
+_R = TypeVar("_R", bound=QuantizationRule | Callable[..., QuantizationRule])
 
 
 class Decline(TinycompError):  # noqa: N818 - what a code generator does, not what went wrong
@@ -128,6 +144,10 @@ def answer_reason(answer: Any, where: str) -> str | None:
     )
 
 
+def _listed(rule: QuantizationRule) -> str:
+    return " or ".join(rule.activations) or "none that are quantised"
+
+
 def _takes_options(predicate: Predicate | None) -> bool:
     """Tell whether a predicate has a second parameter that must be given."""
     code: types.CodeType | None = getattr(predicate, "__code__", None)
@@ -175,6 +195,8 @@ class Target:
         canonical: Whether the target takes the forms that simplification makes wherever it takes others: then nothing
             is kept for it as the model has it.
         options: A frozen dataclass whose fields are the target's options, see :mod:`tinycomp.target.options`.
+        legalize: Passes of :mod:`tinycomp.passes.legalize`, such as ``DecomposeStrides(3)``: each says a layer in other
+            operators, which is done where the target refuses the layer and takes those.
         cost: What work on the target costs. If all targets of a compilation have a cost, the cheapest placement decides
             between them and the host; otherwise their order does.
         version: Of the code generator. Blobs that it returns are then kept in the user's cache, so that the same
@@ -211,6 +233,7 @@ class Target:
         options: Any = None,
         static_shapes: bool = False,
         canonical: bool = False,
+        legalize: Sequence[Legalizing] = (),
         buckets: Sequence[int] = (),
         cost: Cost | None = None,
         version: str | None = None,
@@ -237,12 +260,14 @@ class Target:
         self.buckets = tuple(sorted(set(buckets)))
         self.static_shapes = static_shapes or bool(buckets)
         self.canonical = canonical
+        self.legalize = tuple(legalize)
         self.widens_half = False
         self.cost = cost
         self._requires = requires
         self.options = None if options is None else defaults_of(options, f"target {name}")
         self._composites: list[Composite] = []
         self.rules: dict[tuple[str, str], list[OpRule]] = {}
+        self._quantization: dict[str, QuantizationRule | Callable[..., QuantizationRule]] = {}
         self._region_checks: list[RegionCheck] = []
         self._codegen: Codegen | None = None
         self.version = version
@@ -294,20 +319,48 @@ class Target:
         self._add_rules(ops, None)
 
     def _add_rules(self, ops: tuple[str, ...], predicate: Predicate | None) -> None:
+        options = self.options if _takes_options(predicate) else None
+        for domain, name in self._named(ops, "op"):
+            op = f"{domain}::{name}" if domain else name
+            self.rules.setdefault((domain, name), []).append(OpRule(f"{self.name}.{op}", predicate, options))
+
+    def _named(self, ops: tuple[str, ...], method: str) -> list[tuple[str, str]]:
+        """Return domains and names of operators that a rule is for."""
         if not ops or not all(isinstance(op, str) and op for op in ops):
             raise TargetError(
                 "an operator rule names no operator",
                 where=f"target {self.name}",
                 found=repr(ops),
-                hint=f'Write @{self.name}.op("Add"), with the brackets.',
+                hint=f'Write @{self.name}.{method}("Add"), with the brackets.',
             )
-        options = self.options if _takes_options(predicate) else None
+        found = []
         for op in ops:
             domain, _, name = op.rpartition("::")
             hint = None if name == "*" else unknown_operator(name, domain)
             if hint is not None:
                 raise TargetError(f'there is no operator "{op}"', where=f"target {self.name}", hint=hint)
-            self.rules.setdefault((domain, name), []).append(OpRule(f"{self.name}.{op}", predicate, options))
+            found.append((domain, name))
+        return found
+
+    def quantization(self, *ops: str) -> Callable[[_R], _R]:
+        """Let the decorated function say how layers of these operators are quantised.
+
+        It returns a :class:`QuantizationRule`, and may take the options of the target; a rule itself can be given in
+        its place. :func:`tinycomp.quantize` obeys the rules of ``target=``; a match of a composite with a layer that
+        does not is refused, as is an operator on stored numbers of other dtypes; ``report.violations()`` names such
+        layers. Operators without a rule stay in float if there are rules at all.
+        """
+
+        def register(rule: _R) -> _R:
+            for domain, name in self._named(ops, "quantization"):
+                if name == "*":
+                    raise TargetError(
+                        "a quantisation rule is for operators by name", where=f"target {self.name}", found=repr(ops)
+                    )
+                self._quantization[f"{domain}::{name}" if domain else name] = rule
+            return rule
+
+        return register
 
     def codegen(self, function: _F) -> _F:
         """Make the decorated function the code generator, which turns a region into something that runs.
@@ -371,6 +424,7 @@ class Target:
         made = self._configured(chosen)
         made._composites = [*self._composites]
         made._region_checks = [*self._region_checks]
+        made._quantization = {**self._quantization}
         made.rules = {
             key: [rule if rule.options is None else dataclasses.replace(rule, options=chosen) for rule in rules]
             for key, rules in self.rules.items()
@@ -379,7 +433,7 @@ class Target:
 
     @property
     def tolerance(self) -> Tolerance:
-        """Return what its regions may differ by from the reference: what the options say, if they do."""
+        """Return what its regions may differ by from the reference, as the options say, if they do."""
         return getattr(self.options, "tolerance", None) or self._tolerance
 
     def under(self, policy: Policy | None, placement: Placement) -> Target:
@@ -414,10 +468,16 @@ class Target:
         self._composites = composites
 
     def _knowing(self, composite: Composite) -> Composite:
-        """Return a composite whose checks are given the options, if they want them."""
-        if self.options is None or not any(map(_takes_options, composite.checks)):
+        """Return a composite whose checks are given the options, if they want them, and know the quantisation rules."""
+        wanted = self.options is not None and any(map(_takes_options, composite.checks))
+        if not wanted and not self._quantization:
             return composite
-        return dataclasses.replace(composite, checks=[self._bound(check) for check in composite.checks])
+        checks = [self._bound(check) for check in composite.checks] if wanted else composite.checks
+        return dataclasses.replace(composite, checks=[*checks, *([self._obeys] if self._quantization else [])])
+
+    def _obeys(self, match: Match) -> bool | Remark:
+        found = next(disobedient(match.matched[::-1], self.quantization_rule, match.matched), None)
+        return found is None or reject(found[1].reason)
 
     def _bound(self, check: Predicate) -> Predicate:
         if not _takes_options(check):
@@ -429,9 +489,40 @@ class Target:
 
         return with_options
 
+    @property
+    def quantization_rules(self) -> dict[str, QuantizationRule]:
+        """Return how operators are to be quantised, by their names, with the options in force.
+
+        Raises:
+            TargetError: If what was given for an operator is no rule.
+        """
+        return {op: self._rule_of(op) for op in self._quantization}
+
+    def quantization_rule(self, node: Node) -> QuantizationRule | None:
+        """Return how layers of a node's operator are to be quantised; None if nothing is said of it."""
+        return self._rule_of(node.qualified_op) if node.qualified_op in self._quantization else None
+
+    def _rule_of(self, op: str) -> QuantizationRule:
+        given = self._quantization[op]
+        rule = given
+        if not isinstance(given, QuantizationRule):
+            rule = given(self.options) if inspect.signature(given).parameters else given()
+        if not isinstance(rule, QuantizationRule):
+            raise TargetError(
+                "this is no quantisation rule", where=f"target {self.name}, {op}", expected="a QuantizationRule",
+                found=repr(rule),
+            )  # fmt: skip
+        return rule
+
     def rules_for(self, node: Node) -> list[OpRule]:
         """Return the operator rules that decide about ``node``, in order."""
-        return self.rules.get((node.domain, node.op)) or self.rules.get((node.domain, "*"), [])
+        found = self.rules.get((node.domain, node.op)) or self.rules.get((node.domain, "*"), [])
+        wanted = self.quantization_rule(node) if found and self._quantization else None
+        first = node.inputs[0] if node.inputs else None
+        if wanted is None or first is None or first.dtype in (*REAL, *wanted.activations):
+            return found
+        answer = reject(f"{first.dtype} is not among the numbers that it computes {node.op} of: {_listed(wanted)}")
+        return [OpRule(found[0].name, lambda node: answer)]
 
     def excluded(self, graph: Graph, policy: Policy) -> dict[Node, str]:
         """Return the nodes of ``graph`` that the target may not have, and why.
@@ -444,8 +535,10 @@ class Target:
 
     @property
     def reads_quantized(self) -> bool:
-        """Tell whether a composite mentions a conversion between real and quantised numbers."""
-        return any(not _CONVERSIONS.isdisjoint(composite.pattern.operators) for composite in self._composites)
+        """Tell whether a rule or composite mentions numbers that are quantised."""
+        return bool(self._quantization) or any(
+            not _CONVERSIONS.isdisjoint(composite.pattern.operators) for composite in self._composites
+        )
 
     @property
     def generates(self) -> bool:

@@ -1,4 +1,4 @@
-"""A simulated NPU: a target in one file, explained step by step in ``docs/bring-your-own-backend.md``.
+"""A simulated NPU: a target in one file, explained step by step in ``docs/npu-sim.md``.
 
 The device multiplies on a 16 x 16 array, in float32 or on 8-bit integers, and fuses bias, activation and requantisation
 into the product; a vector unit of 16 lanes adds and pools. It fills the array in steps of 16 output channels, sums in

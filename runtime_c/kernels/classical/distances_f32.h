@@ -22,7 +22,7 @@ static void TC_NAME(tc_distances_f32_prepare)(tc_prepare *prepare) {
     return;
   }
   const int64_t panels = tc_ceil_div(p->points, DISTANCES_PANEL);
-  prepare->state_bytes = TC_PRODUCT(prepare, panels, DISTANCES_PANEL, p->features, sizeof(float));
+  tc_state_of(prepare, TC_PRODUCT(prepare, panels, DISTANCES_PANEL, p->features, sizeof(float)), sizeof(float));
   TC_SHARE(prepare, p->points, p->features);
   prepare->units = tc_ceil_div(p->rows, DISTANCES_UNIT);
   prepare->work.flops = 3.0 * (double)p->rows * (double)p->points * (double)p->features;

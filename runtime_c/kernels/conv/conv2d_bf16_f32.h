@@ -49,7 +49,7 @@ static void TC_NAME(tc_conv2d_bf16_f32_prepare)(tc_prepare *prepare) {
   prepare->units = TC_PRODUCT(prepare, plan.product.grid.row_blocks, plan.product.grid.panels);
   prepare->cost =
       2.0 * (double)plan.product.grid.rows * (double)(plan.source.taps * plan.source.depth) * (double)p->out_channels;
-  prepare->state_bytes = TC_PRODUCT(prepare, words + zeros, sizeof(float));
+  tc_state_of(prepare, TC_PRODUCT(prepare, words + zeros, sizeof(float)), sizeof(float));
   TC_SHARE(prepare, p->channels, p->out_channels, p->kernel_height, p->kernel_width, plan.source.taps);
   TC_PRODUCT(prepare, plan.source.grid.block_rows, plan.source.taps, plan.source.depth + 1, sizeof(double));
   if (tc_refused(prepare)) {

@@ -101,7 +101,7 @@ static void TC_NAME(tc_conv2d_f32_prepare)(tc_prepare *prepare) {
   const int64_t copied = plan.lines ? plan.depth * (int64_t)sizeof(float) : 0;
   prepare->units = TC_PRODUCT(prepare, p->groups, plan.grid.row_blocks, plan.grid.panels);
   prepare->cost = 2.0 * (double)plan.grid.rows * (double)(plan.taps * plan.depth) * (double)p->out_channels;
-  prepare->state_bytes = TC_PRODUCT(prepare, floats, sizeof(float));
+  tc_state_of(prepare, TC_PRODUCT(prepare, floats, sizeof(float)), sizeof(float));
   TC_SHARE(prepare, p->groups, p->channels, p->out_channels, p->kernel_height, p->kernel_width);
   prepare->scratch_bytes = TC_PRODUCT(prepare, plan.grid.block_rows, plan.taps, (int64_t)sizeof(float *) + copied) +
                            TC_LANES * (int64_t)sizeof(float); /* copies end with whole vectors */

@@ -98,8 +98,8 @@ static void wino_prepare(tc_prepare *prepare, int64_t words) {
   prepare->cost = 2.0 * (double)plan.tiles * plan.products * (double)p->channels * (double)p->out_channels;
   prepare->work.done = prepare->cost;
   prepare->work.algorithm = plan.out == 2 ? TC_CONV_WINOGRAD_2 : TC_CONV_WINOGRAD_4;
-  prepare->state_bytes =
-      (plan.padded_out + plan.padded_in + plan.products * plan.panel_floats) * (int64_t)sizeof(float);
+  tc_state_of(prepare, (plan.padded_out + plan.padded_in + plan.products * plan.panel_floats) * (int64_t)sizeof(float),
+              sizeof(float));
   TC_SHARE(prepare, p->channels, p->out_channels, plan.out);
   prepare->scratch_bytes = wino_row_pointers(&plan) * (int64_t)sizeof(float *) +
                            plan.products * (plan.in_stride + plan.out_stride) * (int64_t)sizeof(float);

@@ -96,7 +96,7 @@ static void TC_NAME(tc_conv_transpose2d_f32_prepare)(tc_prepare *prepare) {
   prepare->units = TC_PRODUCT(prepare, p->batch, p->out_height, p->groups);
   prepare->cost = prepare->work.flops =
       2.0 * (double)(p->batch * p->height * p->width) * (double)p->channels * (double)plan.width * (double)taps;
-  prepare->state_bytes = TC_PRODUCT(prepare, floats, sizeof(float));
+  tc_state_of(prepare, TC_PRODUCT(prepare, floats, sizeof(float)), sizeof(float));
   TC_SHARE(prepare, p->groups, p->channels, p->out_channels, p->kernel_height, p->kernel_width, p->stride_height,
            p->stride_width, p->dilation_height, p->dilation_width);
   prepare->scratch_bytes = TC_PRODUCT(prepare, taps, DECONV_PIXELS, sizeof(float *));

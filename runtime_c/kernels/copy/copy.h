@@ -18,10 +18,11 @@ enum { COPY_PIECE_BYTES = 32 * 1024, COPY_BLOCK = 64, COPY_BLOCK_ELEMENTS = 4096
 typedef struct copy_plan {
   tc_rows rows;                            /* of a transposition: over the dimensions but the last two, one unit each */
   int64_t columns, to_column, from_column; /* of narrow rows, and the steps between them; 1 column if rows are not */
-  bool transposes;
-  tc_transpose block;     /* strides, and sizes of a whole block */
-  int64_t tall, wide;     /* of the two transposed dimensions: rows and columns of the destination */
-  int64_t across, blocks; /* blocks side by side, and in all */
+  int64_t transposes;                      /* or not: 0 */
+  int64_t to_row, from_row;                /* strides of a transposition */
+  int64_t block_rows, block_columns;       /* of a whole block */
+  int64_t tall, wide;                      /* of the two transposed dimensions: rows and columns of the destination */
+  int64_t across, blocks;                  /* blocks side by side, and in all */
 } copy_plan;
 
 /* Orders dimensions by the destination's strides, greatest first, so that it is written in the order of memory. */
@@ -50,22 +51,21 @@ static int copy_transposed_dimension(const tc_nd *nd) {
 /* Cuts the last two dimensions into blocks and leaves the others as rows of one element. */
 static void copy_plan_blocks(copy_plan *plan, tc_nd nd) {
   const int last = nd.rank - 1;
-  plan->transposes = true;
+  plan->transposes = 1;
   plan->tall = nd.sizes[last - 1];
   plan->wide = nd.sizes[last];
-  plan->block = (tc_transpose){.to_row = nd.strides[COPY_TO][last - 1],
-                               .from_row = nd.strides[COPY_FROM][last],
-                               .rows = COPY_BLOCK,
-                               .columns = COPY_BLOCK};
+  plan->to_row = nd.strides[COPY_TO][last - 1];
+  plan->from_row = nd.strides[COPY_FROM][last];
+  plan->block_rows = plan->block_columns = COPY_BLOCK;
   if (plan->wide < COPY_BLOCK) {
-    plan->block.columns = plan->wide;
-    plan->block.rows = tc_round_up(COPY_BLOCK_ELEMENTS / tc_max(plan->wide, 1), 16);
+    plan->block_columns = plan->wide;
+    plan->block_rows = tc_round_up(COPY_BLOCK_ELEMENTS / tc_max(plan->wide, 1), 16);
   } else if (plan->tall < COPY_BLOCK) {
-    plan->block.rows = plan->tall;
-    plan->block.columns = tc_round_up(COPY_BLOCK_ELEMENTS / tc_max(plan->tall, 1), 16);
+    plan->block_rows = plan->tall;
+    plan->block_columns = tc_round_up(COPY_BLOCK_ELEMENTS / tc_max(plan->tall, 1), 16);
   }
-  plan->across = tc_ceil_div(plan->wide, plan->block.columns);
-  plan->blocks = plan->across * tc_ceil_div(plan->tall, plan->block.rows);
+  plan->across = tc_ceil_div(plan->wide, plan->block_columns);
+  plan->blocks = plan->across * tc_ceil_div(plan->tall, plan->block_rows);
   nd.sizes[last - 1] = nd.sizes[last] = 1;
   plan->rows = tc_rows_make(&nd, 1);
 }
@@ -89,7 +89,7 @@ static copy_plan copy_plan_make(const tc_copy_params *p) {
   tc_nd_collapse(&nd);
   copy_sort(&nd);
   tc_nd_collapse(&nd);
-  copy_plan plan = {.transposes = false};
+  copy_plan plan = {.transposes = 0};
   const int transposed = copy_transposed_dimension(&nd);
   if (transposed >= 0 && tc_nd_count(&nd) > 0) {
     for (int i = transposed; i < nd.rank - 2; i++) {
@@ -123,6 +123,7 @@ static void TC_NAME(tc_copy_prepare)(tc_prepare *prepare) {
   prepare->units = plan.rows.units * (plan.transposes ? plan.blocks : 1);
   prepare->cost = (double)(TC_PRODUCT(prepare, p->element_size, tc_product(prepare, TC_EIGHT(p, size), TC_ND_DIMS)));
   prepare->state_bytes = sizeof(copy_plan);
+  tc_state_rows(prepare, sizeof(copy_plan));
 }
 
 static void TC_NAME(tc_copy_pack)(const tc_prepare *prepare, void *state) {
@@ -215,14 +216,15 @@ static void copy_rows(const tc_call *call, const copy_plan *plan, int64_t size, 
 static void copy_blocks(const tc_call *call, const copy_plan *plan, int64_t size, int64_t begin, int64_t end) {
   tc_rows_walk walk = tc_rows_seek(&plan->rows, begin / plan->blocks);
   for (int64_t unit = begin, block = begin % plan->blocks; unit < end; unit++) {
-    const int64_t row = block / plan->across * plan->block.rows, column = block % plan->across * plan->block.columns;
-    tc_transpose piece = plan->block;
-    const int64_t to = walk.at[COPY_TO] + row * piece.to_row + column;
-    const int64_t from = walk.at[COPY_FROM] + column * piece.from_row + row;
-    piece.to = (char *)call->operands[COPY_TO] + to * size;
-    piece.from = (const char *)call->operands[COPY_FROM] + from * size;
-    piece.rows = tc_min(plan->tall - row, piece.rows);
-    piece.columns = tc_min(plan->wide - column, piece.columns);
+    const int64_t row = block / plan->across * plan->block_rows, column = block % plan->across * plan->block_columns;
+    const int64_t to = walk.at[COPY_TO] + row * plan->to_row + column;
+    const int64_t from = walk.at[COPY_FROM] + column * plan->from_row + row;
+    const tc_transpose piece = {.to = (char *)call->operands[COPY_TO] + to * size,
+                                .from = (const char *)call->operands[COPY_FROM] + from * size,
+                                .to_row = plan->to_row,
+                                .from_row = plan->from_row,
+                                .rows = tc_min(plan->tall - row, plan->block_rows),
+                                .columns = tc_min(plan->wide - column, plan->block_columns)};
     tc_transpose_block(&piece, size);
     if (++block == plan->blocks) {
       block = 0;

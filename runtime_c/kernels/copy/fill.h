@@ -27,7 +27,7 @@ static void TC_NAME(tc_fill_prepare)(tc_prepare *prepare) {
   }
   prepare->units = fill_rows(p).units;
   prepare->cost = (double)(TC_PRODUCT(prepare, size, tc_product(prepare, TC_EIGHT(p, size), TC_ND_DIMS)));
-  prepare->state_bytes = sizeof(tc_rows);
+  tc_state_is_rows(prepare);
 }
 
 static void TC_NAME(tc_fill_pack)(const tc_prepare *prepare, void *state) {

@@ -69,7 +69,7 @@ static void TC_NAME(tc_dwconv2d_f32_prepare)(tc_prepare *prepare) {
   prepare->units = p->batch * tc_ceil_div(p->out_height, DW_LINES);
   prepare->cost = 4.0 * (double)(p->batch * p->out_height) * (double)p->out_width * (double)p->channels * (double)taps;
   prepare->work.flops = prepare->cost / 2;
-  prepare->state_bytes = TC_PRODUCT(prepare, taps + 1, padded, sizeof(float));
+  tc_state_of(prepare, TC_PRODUCT(prepare, taps + 1, padded, sizeof(float)), sizeof(float));
   TC_SHARE(prepare, p->channels, taps);
 }
 

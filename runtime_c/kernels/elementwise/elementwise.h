@@ -108,7 +108,7 @@ static void TC_NAME(tc_elementwise_prepare)(tc_prepare *prepare) {
   prepare->units = count ? plan.rows.units : 0;
   prepare->cost = plan.cost;
   prepare->scratch_bytes = plan.scratch;
-  prepare->state_bytes = (int64_t)(offsetof(element_plan, step) + (size_t)plan.steps * sizeof(plan.step[0]));
+  element_plan_state(prepare, plan.steps);
 }
 
 static void TC_NAME(tc_elementwise_pack)(const tc_prepare *prepare, void *state) {

@@ -19,8 +19,9 @@ typedef struct element_source {
   int size; /* of an element, in bytes */
   int64_t buffer;
   int rank; /* of an input: the dimensions inside a block, collapsed */
+  int padding;
   int64_t sizes[TC_ND_DIMS], strides[TC_ND_DIMS];
-  uint64_t value; /* of an immediate */
+  uint64_t value; /* of an immediate, again and again, so that it begins with it in either byte order */
 } element_source;
 
 typedef struct element_plan_step {
@@ -140,6 +141,9 @@ static uint64_t element_value(int64_t type, int64_t bits) {
   const cast_type *into = &cast_types[type];
   element_rows one = {.to = &value, .x = &bits, .count = 1, .into = into};
   into->narrow[into->wide == CAST_WIDE_double ? CAST_WIDE_double : CAST_WIDE_int64_t](&one);
+  for (size_t at = (size_t)into->size; at < sizeof(value); at += (size_t)into->size) {
+    memcpy((char *)&value + at, &value, (size_t)into->size);
+  }
   return value;
 }
 
@@ -153,6 +157,24 @@ static void element_plan_scratch(element_plan *plan, int64_t places, int64_t wid
     plan->source[i].buffer = plan->source[i].reading == ELEMENT_GATHERED ? bytes * places++ : 0;
   }
   plan->scratch = bytes * places;
+}
+
+/* States what a plan of so many steps consists of. */
+static void element_plan_state(tc_prepare *prepare, int64_t steps) {
+  const int64_t sources = TC_ELEMENT_INPUTS + TC_ELEMENT_IMMEDIATES, source = offsetof(element_plan, source);
+  const int64_t step = offsetof(element_plan, step), word = sizeof(int), wide = sizeof(int64_t);
+  const int64_t source_bytes = sizeof(element_source), step_bytes = sizeof(element_plan_step);
+  const int64_t rank = offsetof(element_source, rank), rest = offsetof(element_source, sizes);
+  const int64_t size = offsetof(element_plan_step, size), buffer = offsetof(element_plan_step, buffer);
+  prepare->state_bytes = step + steps * step_bytes;
+  tc_state_rows(prepare, (size_t)source); /* what follows the rows are int64 and a double */
+  tc_state_repeats(prepare, source, 2, word, sources, source_bytes);
+  tc_state_repeats(prepare, source + offsetof(element_source, buffer), 1, wide, sources, source_bytes);
+  tc_state_repeats(prepare, source + rank, 1, word, sources, source_bytes);
+  tc_state_repeats(prepare, source + rest, (source_bytes - rest) / wide, wide, sources, source_bytes);
+  tc_state_repeats(prepare, step, size / wide, wide, steps, step_bytes);
+  tc_state_repeats(prepare, step + size, (buffer - size) / word, word, steps, step_bytes);
+  tc_state_repeats(prepare, step + buffer, 1, wide, steps, step_bytes);
 }
 
 /* Makes the plan of a checked program. */

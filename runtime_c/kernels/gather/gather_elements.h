@@ -32,7 +32,7 @@ static void TC_NAME(tc_gather_elements_prepare)(tc_prepare *prepare) {
   }
   prepare->units = gather_elements_rows(p).units;
   prepare->cost = 8.0 * (double)count;
-  prepare->state_bytes = sizeof(tc_rows);
+  tc_state_is_rows(prepare);
 }
 
 static void TC_NAME(tc_gather_elements_pack)(const tc_prepare *prepare, void *state) {

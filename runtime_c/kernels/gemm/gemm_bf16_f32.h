@@ -40,7 +40,7 @@ static void TC_NAME(tc_gemm_bf16_f32_prepare)(tc_prepare *prepare) {
   const bf16_plan plan = gemm_bf16_plan(p, prepare->l2_bytes);
   prepare->units = plan.grid.row_blocks * plan.grid.panels;
   prepare->cost = prepare->work.flops = 2.0 * (double)macs;
-  prepare->state_bytes = (plan.words + 1) * tc_round_up(p->n, TC_LANES) * (int64_t)sizeof(float);
+  tc_state_of(prepare, (plan.words + 1) * tc_round_up(p->n, TC_LANES) * (int64_t)sizeof(float), sizeof(float));
   prepare->scratch_bytes = bf16_scratch_bytes(prepare, &plan);
   TC_SHARE(prepare, p->k, p->n, p->trans_b, p->type);
 }

@@ -38,7 +38,7 @@ static void TC_NAME(tc_gemm_f32_prepare)(tc_prepare *prepare) {
   const tc_grid grid = gemm_grid(p, prepare->l2_bytes);
   prepare->units = grid.row_blocks * grid.panels;
   prepare->cost = prepare->work.flops = 2.0 * (double)macs;
-  prepare->state_bytes = padded;
+  tc_state_of(prepare, padded, sizeof(float));
   TC_SHARE(prepare, p->k, p->n, p->trans_b);
   prepare->scratch_bytes = grid.block_rows * (int64_t)sizeof(float *);
 }

@@ -49,6 +49,8 @@ static void TC_NAME(tc_gemm_half_f32_prepare)(tc_prepare *prepare) {
   tc_touch_rows(prepare, HALF_RESIDUAL, p->m, p->ldr, p->n, sizeof(float));
   const half_plan plan = half_plan_make(p);
   prepare->state_bytes = TC_PRODUCT(prepare, p->k + 2, plan.padded, sizeof(uint16_t));
+  tc_state_numbers(prepare, 0, plan.padded, sizeof(float));
+  tc_state_numbers(prepare, plan.padded * (int64_t)sizeof(float), p->k * plan.padded, sizeof(uint16_t));
   if (tc_refused(prepare)) {
     return;
   }

@@ -50,6 +50,11 @@ static nbits_plan nbits_plan_make(const tc_gemm_blocks_f32_params *p) {
   return plan;
 }
 
+/* Where the panels of a state begin. */
+static int64_t nbits_panels_at(const nbits_plan *plan) {
+  return tc_round_up(plan->panels * TC_LANES * (int64_t)sizeof(float), TC_ALIGNMENT);
+}
+
 static void TC_NAME(tc_gemm_blocks_f32_prepare)(tc_prepare *prepare) {
   const tc_gemm_blocks_f32_params *p = prepare->params;
   TC_REQUIRE(prepare, p->bits == 2 || p->bits == 4 || p->bits == 8, "no codes have %lld bits", (long long)p->bits);
@@ -88,12 +93,19 @@ static void TC_NAME(tc_gemm_blocks_f32_prepare)(tc_prepare *prepare) {
   prepare->work.integer_operations = 2.0 * (double)macs;
   prepare->state_bytes = TC_PRODUCT(prepare, plan.panels, plan.panel_bytes + TC_LANES * (int64_t)sizeof(float)) +
                          TC_ALIGNMENT; /* of the bias */
+  const int64_t bias = plan.panels * TC_LANES, panels = nbits_panels_at(&plan);
+  tc_state_numbers(prepare, 0, bias, sizeof(float));
+  tc_state_repeats(prepare, panels + plan.scales_at, plan.blocks * TC_LANES, plan.scale_size, plan.panels,
+                   plan.panel_bytes);
+  if (plan.zero_size > 1) {
+    tc_state_repeats(prepare, panels + plan.zeros_at, plan.blocks * TC_LANES, plan.zero_size, plan.panels,
+                     plan.panel_bytes);
+  }
   TC_SHARE(prepare, p->n, p->k, p->bits, p->block, p->scale_type, p->zero_type);
 }
 
 static char *nbits_panel(const nbits_plan *plan, const void *state, int64_t panel) {
-  return (char *)state + tc_round_up(plan->panels * TC_LANES * (int64_t)sizeof(float), TC_ALIGNMENT) +
-         panel * plan->panel_bytes;
+  return (char *)state + nbits_panels_at(plan) + panel * plan->panel_bytes;
 }
 
 /* The number at a place of a run of bytes that hold several each. */

@@ -79,6 +79,10 @@ static void TC_NAME(tc_gemm_dequant_f32_prepare)(tc_prepare *prepare) {
   prepare->cost = tc_max(2, p->m) * (double)padded + (double)macs;
   prepare->work.flops = 2.0 * (double)macs;
   prepare->state_bytes = TC_PRODUCT(prepare, plan.panels, plan.panel_bytes + DEQUANT_COLUMNS * (int64_t)sizeof(float));
+  const int64_t bias = plan.panels * DEQUANT_COLUMNS;
+  tc_state_numbers(prepare, 0, bias, sizeof(float));
+  tc_state_repeats(prepare, bias * (int64_t)sizeof(float), 2 * plan.blocks * DEQUANT_COLUMNS, sizeof(float),
+                   plan.panels, plan.panel_bytes);
   prepare->scratch_bytes = plan.few_rows ? (p->m + 1) * (plan.depth + plan.blocks) * (int64_t)sizeof(float)
                                          : TC_PRODUCT(prepare, p->k, TC_PANEL, sizeof(float)) +
                                                DEQUANT_BLOCK_ROWS * (int64_t)sizeof(float *);

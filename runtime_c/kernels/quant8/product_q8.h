@@ -65,6 +65,14 @@ static void q8_prepare_form(tc_prepare *prepare, q8_product product, q8_form for
   const int64_t state = TC_ALIGNMENT + TC_PRODUCT(prepare, product.groups, plan.group_bytes);
   prepare->units = TC_PRODUCT(prepare, product.groups, plan.cut.blocks, plan.panels);
   prepare->state_bytes = tc_max(prepare->state_bytes, state);
+  const int64_t arrays = Q8_ARRAYS * plan.padded * (int64_t)sizeof(int32_t);
+  prepare->number_count = 0; /* of the form asked for last */
+  tc_state_numbers(prepare, 0, 1, sizeof(int32_t));
+  tc_state_repeats(prepare, TC_ALIGNMENT, Q8_ARRAYS * plan.padded, sizeof(int32_t), product.groups, plan.group_bytes);
+  if (form == Q8_WIDE) {
+    tc_state_repeats(prepare, TC_ALIGNMENT + arrays, (plan.group_bytes - arrays) / 2, sizeof(int16_t), product.groups,
+                     plan.group_bytes);
+  }
   prepare->scratch_bytes = tc_max(prepare->scratch_bytes, scratch);
 }
 

@@ -39,7 +39,7 @@ static void TC_NAME(tc_qbinary_prepare)(tc_prepare *prepare) {
   const double count = (double)tc_product(prepare, TC_EIGHT(p, size), TC_ND_DIMS);
   prepare->cost = 4.0 * count;
   prepare->work.flops = 6.0 * count; /* two operands become floats, one operation, and the way back */
-  prepare->state_bytes = sizeof(tc_rows);
+  tc_state_is_rows(prepare);
   prepare->scratch_bytes = 3 * QBINARY_PIECE; /* one piece of each operand, side by side */
 }
 

@@ -104,7 +104,11 @@ static void TC_NAME(tc_qconv2d_winograd_prepare)(tc_prepare *prepare) {
   prepare->cost = 2.0 * (double)multiplications;
   prepare->work.done = 2.0 * TC_COUNT(QWINO_PRODUCTS, plan.tiles, p->channels, p->out_channels);
   prepare->work.algorithm = TC_CONV_WINOGRAD_2;
-  prepare->state_bytes = Q8_ARRAYS * plan.padded * (int64_t)sizeof(int32_t) + plan.patch + panels;
+  const int64_t arrays = Q8_ARRAYS * plan.padded;
+  prepare->state_bytes = arrays * (int64_t)sizeof(int32_t) + plan.patch + panels;
+  tc_state_numbers(prepare, 0, arrays, sizeof(int32_t));
+  tc_state_numbers(prepare, arrays * (int64_t)sizeof(int32_t) + plan.patch, panels / (int64_t)sizeof(int16_t),
+                   sizeof(int16_t));
   prepare->scratch_bytes = block + QWINO_PRODUCTS * QWINO_GAP * 2;
   TC_SHARE(prepare, p->channels, p->out_channels, p->x_zero_point, p->rule);
 }

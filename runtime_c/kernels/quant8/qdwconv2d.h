@@ -90,6 +90,9 @@ static void TC_NAME(tc_qdwconv2d_prepare)(tc_prepare *prepare) {
   prepare->units = p->batch * plan.bands;
   prepare->cost = prepare->work.integer_operations = 2.0 * (double)outputs * (double)weights;
   prepare->state_bytes = TC_PRODUCT(prepare, words, sizeof(int32_t));
+  const int64_t arrays = Q8_ARRAYS * plan.padded;
+  tc_state_numbers(prepare, 0, arrays, sizeof(int32_t));
+  tc_state_numbers(prepare, arrays * (int64_t)sizeof(int32_t), 2 * (words - arrays), sizeof(int16_t));
   prepare->scratch_bytes = copies + TC_LANES; /* the last pixel is read in whole vectors */
   TC_SHARE(prepare, p->channels, p->kernel_height, p->kernel_width, p->x_zero_point, p->weight_type, p->rule);
 }

@@ -42,6 +42,8 @@ static void TC_NAME(tc_qlookup_prepare)(tc_prepare *prepare) {
   prepare->units = rows.rows * rows.pieces;
   prepare->cost = (double)count;
   prepare->state_bytes = (int64_t)sizeof(qlookup_table) + QLOOKUP_VALUES * p->element_size;
+  tc_state_numbers(prepare, 0, 1, sizeof(int64_t));
+  tc_state_numbers(prepare, offsetof(qlookup_table, elements), QLOOKUP_VALUES, p->element_size);
   TC_SHARE(prepare, p->element_size);
 }
 

@@ -115,7 +115,8 @@ static void TC_NAME(tc_recurrent_f32_prepare)(tc_prepare *prepare) {
   prepare->scratch_bytes = RECURRENT_ROWS * (RECURRENT_BUFFERS * width + RECURRENT_VECTORS * (int64_t)sizeof(tc_vf));
   const int64_t packed = recurrent_packed(prepare, p);
   tc_touch(prepare, RECURRENT_PACKED, packed, sizeof(float));
-  prepare->state_bytes = tc_present(prepare, RECURRENT_R) ? TC_PRODUCT(prepare, packed, sizeof(float)) : 0;
+  tc_state_of(prepare, tc_present(prepare, RECURRENT_R) ? TC_PRODUCT(prepare, packed, sizeof(float)) : 0,
+              sizeof(float));
   TC_SHARE(prepare, p->directions, p->cell, p->hidden);
 }
 

@@ -45,7 +45,7 @@ static void TC_NAME(tc_scatter_elements_prepare)(tc_prepare *prepare) {
   prepare->units = scatter_elements_rows(p).units;
   prepare->cost = 10.0 * count;
   tc_operate(prepare, p->type, p->reduction == TC_SCATTER_REPLACE ? 0 : count);
-  prepare->state_bytes = sizeof(tc_rows);
+  tc_state_is_rows(prepare);
 }
 
 static void TC_NAME(tc_scatter_elements_pack)(const tc_prepare *prepare, void *state) {

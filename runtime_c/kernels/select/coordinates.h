@@ -14,9 +14,10 @@ static void TC_NAME(tc_coordinates_prepare)(tc_prepare *prepare) {
              (long long)p->rank);
   const int64_t positions = TC_PRODUCT(prepare, p->segments, p->room);
   tc_touch(prepare, COORDINATES_Y, TC_PRODUCT(prepare, positions, p->rank), sizeof(int64_t));
-  tc_writes_counted(prepare, COORDINATES_Y);
+  tc_counted(prepare, COORDINATES_Y, COORDINATES_COUNT, p->rank * (int64_t)sizeof(int64_t));
   tc_touch(prepare, COORDINATES_COUNT, 1, sizeof(int64_t));
   tc_touch(prepare, COORDINATES_POSITIONS, positions, sizeof(int64_t));
+  tc_counted(prepare, COORDINATES_POSITIONS, COORDINATES_COUNTS, 0);
   tc_touch(prepare, COORDINATES_COUNTS, p->segments, sizeof(int64_t));
   prepare->units = tc_max(p->segments, 1); /* the count is wanted all the same */
   prepare->cost = 8.0 * (double)positions;

@@ -25,7 +25,7 @@ static void TC_NAME(tc_nms_f32_prepare)(tc_prepare *prepare) {
   TC_REQUIRE(prepare, p->center == 0 || p->center == 1, "center must be 0 or 1");
   const int64_t segments = TC_PRODUCT(prepare, p->batch, p->classes);
   tc_touch(prepare, NMS_POSITIONS, TC_PRODUCT(prepare, segments, p->room), sizeof(int64_t));
-  tc_writes_counted(prepare, NMS_POSITIONS);
+  tc_counted(prepare, NMS_POSITIONS, NMS_COUNTS, 0);
   tc_touch(prepare, NMS_COUNTS, segments, sizeof(int64_t));
   tc_touch(prepare, NMS_BOXES, TC_PRODUCT(prepare, p->batch, p->boxes, 4), sizeof(float));
   const int64_t scores = TC_PRODUCT(prepare, segments, p->boxes);

@@ -18,7 +18,7 @@ static void TC_NAME(tc_nonzero_prepare)(tc_prepare *prepare) {
   }
   const int64_t segments = tc_ceil_div(p->elements, p->room);
   tc_touch(prepare, NONZERO_POSITIONS, TC_PRODUCT(prepare, segments, p->room), sizeof(int64_t));
-  tc_writes_counted(prepare, NONZERO_POSITIONS);
+  tc_counted(prepare, NONZERO_POSITIONS, NONZERO_COUNTS, 0);
   tc_touch(prepare, NONZERO_COUNTS, segments, sizeof(int64_t));
   prepare->units = segments;
   prepare->cost = 4.0 * (double)p->elements;

@@ -41,6 +41,7 @@ typedef struct trees_node {
   trees_real threshold;
   int32_t feature;
   int32_t child[2]; /* where the value is at most the threshold, and where it is not */
+  int32_t padding[sizeof(trees_real) == sizeof(double)];
 } trees_node;
 
 /* Where the parts of the state lie. */
@@ -78,6 +79,11 @@ static void TREES_PREPARE(tc_prepare *prepare) {
   }
   prepare->state_bytes = TC_PRODUCT(prepare, p->nodes, sizeof(trees_node) + sizeof(int32_t)) +
                          TC_PRODUCT(prepare, p->trees, 3, sizeof(int32_t));
+  const int64_t words = (int64_t)(offsetof(trees_node, child) + sizeof(int32_t[2]) - offsetof(trees_node, feature));
+  tc_state_repeats(prepare, 0, 1, sizeof(trees_real), p->nodes, sizeof(trees_node));
+  tc_state_repeats(prepare, offsetof(trees_node, feature), words / (int64_t)sizeof(int32_t), sizeof(int32_t), p->nodes,
+                   sizeof(trees_node));
+  tc_state_numbers(prepare, p->nodes * (int64_t)sizeof(trees_node), p->nodes + 3 * p->trees, sizeof(int32_t));
   TC_SHARE(prepare, p->nodes, p->trees, p->leaves, p->features, p->outputs, p->aggregate);
   prepare->scratch_bytes = p->tracks ? TC_PRODUCT(prepare, TREES_BLOCK, 2, p->features, sizeof(trees_real)) : 0;
   prepare->units = tc_ceil_div(p->rows, TREES_BLOCK);

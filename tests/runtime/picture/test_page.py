@@ -19,6 +19,7 @@ import tinycomp
 from tests.browser import Browser, browser, is_installed
 from tests.targets.c.harness import make_model
 from tinycomp.data import digits, digits_model
+from tinycomp.quantization import compare_layers
 from tinycomp.runtime.diagram import Diagram, DiagramNode, DiagramValue
 from tinycomp.runtime.picture.page import page
 from tinycomp.runtime.picture.view import make_view
@@ -177,6 +178,33 @@ def test_the_timeline_and_the_arena_lead_to_nodes(shown: Browser) -> None:
     for offset, size, first, last, whole in blocks:
         assert first <= last
         assert offset + size <= whole
+
+
+def test_layers_beside_the_float_model_are_a_chart_and_heat(window: Browser, tmp_path: Path) -> None:
+    images = digits()[0][:4]
+    model = tinycomp.quantize(digits_model(), [images])
+    accuracy = compare_layers(digits_model(), model, [images], target="c")
+    report = tinycomp.compile(model, "c").report()
+    dataclasses.replace(report, accuracy=accuracy).save_html(tmp_path / "report.html")
+    window.open(tmp_path / "report.html")
+    window.run("tinycomp.showTab('accuracy')")
+    assert "No layer loses more than 12 dB" in str(
+        window.run("return document.getElementById('panel-accuracy').innerText")
+    )
+    place = window.run(
+        "const chart = tinycomp.tabs.get('accuracy').content; const at = chart.canvas.getBoundingClientRect();"
+        "const item = chart.placed.find((i) => i.text.startsWith('widen/relu'));"
+        "return [at.left + (item.start + item.end) / 2 * chart.w, at.top + item.top + item.height / 2]"
+    )
+    assert isinstance(place, list)
+    window.click(*place)
+    assert run(window, "return p.data.accuracy.layers[p.selected.layer].name") == "widen/relu:0"
+    details = str(window.run("return document.getElementById('details').innerText"))
+    assert "rounding alone" in details
+    assert "up to 0 steps" in details
+    window.run("tinycomp.setHeat('loss')")
+    assert run(window, "return p.graph.maxima.loss") > 0
+    assert window.complaints() == []
 
 
 def test_heat_and_the_dark_scheme_change_the_picture(shown: Browser) -> None:

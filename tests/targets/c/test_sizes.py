@@ -378,7 +378,8 @@ ELSEWHERE = {
     "GroupQueryAttention", "If", "Loop", "Relayout", "c.qconv_scaled", "c.qdense_scaled", "Identity", "TreeEnsemble",
     "TreeEnsembleClassifier", "TreeEnsembleRegressor", "GridSample", "RoiAlign", "Distances", "PairwiseCoupling",
     "Col2Im", "Det", "Dropout", "GroupSlices", "MaxPoolIndices", "RandomNormal", "RandomNormalLike", "RandomUniform",
-    "RandomUniformLike", "SampleCells", "TfIdfVectorizer", "c.qavgpool",
+    "RandomUniformLike", "SampleCells", "TfIdfVectorizer", "c.qavgpool", "LabelEncoder",
+    "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "Tokenizer",
 }  # fmt: skip
 """What comes with others in these tests, or is tested with symbolic sizes in a file of its own."""
 

@@ -26,13 +26,14 @@ tinycomp demo
 tinycomp demo --int8 --target npu_sim --target c"""
 _ACCELERATOR = "npu_sim"
 _DRAWN = 6
+_GAP = "   "
 _SHADES = " .:-=+*#%@"
 _NEXT = """\
 What to try next:
-  tinycomp report digits-int8 -t npu_sim       what an accelerator takes, what it refuses, and why
-  tinycomp report digits --profile --html report.html    the same as a picture, with times
-  tinycomp bench digits --peer onnxruntime     how fast that is
-  tinycomp compile digits --emit tir           the partitioned graph
+  tinycomp report digits-int8 -t npu_sim     what an accelerator takes, and why
+  tinycomp report digits --html report.html  the same as a picture
+  tinycomp bench digits --peer onnxruntime   how fast that is
+  tinycomp compile digits --emit tir         the partitioned graph
   tinycomp compile your-model.onnx -o your-model.tcm"""
 
 
@@ -51,8 +52,8 @@ def _run(options: Namespace, session: Session) -> int:
         title = f"The {'int8' if quantized else 'float32'} digits classifier on {', '.join(targets)}"
         session.show(f"{title}\n{'=' * len(title)}")
         with session.progress("compiling and running"):
-            row, report, drawing = _classify(quantized, targets)
-        session.show(drawing, "", report, _summary(row), "")
+            row, report, drawn = _classify(quantized, targets)
+        session.show(_draw(*drawn, session.out.width), "", report, _summary(row), "")
         rows.append(row)
     if not options.int8 and not options.target:
         with session.progress("compiling and running"):
@@ -74,8 +75,8 @@ def _default_targets(quantized: bool) -> list[str]:
         return ["c"]
 
 
-def _classify(quantized: bool, targets: Sequence[str]) -> tuple[dict[str, Any], Report, str]:
-    """Compile one of the two models, classify every held-out digit, and measure."""
+def _classify(quantized: bool, targets: Sequence[str]) -> tuple[dict[str, Any], Report, tuple[np.ndarray, np.ndarray]]:
+    """Compile one of the two models, classify every held-out digit, and measure; return images and guesses, too."""
     started = time.perf_counter()
     module = tinycomp.compile(digits_model(quantized), targets)
     compiled = time.perf_counter() - started
@@ -93,7 +94,7 @@ def _classify(quantized: bool, targets: Sequence[str]) -> tuple[dict[str, Any], 
     }
     module.profile(images[:1])  # so that the report shows times
     report = module.report()
-    return row | {"report": report.to_dict()}, report, _draw(images, guesses)
+    return row | {"report": report.to_dict()}, report, (images, guesses)
 
 
 def _seconds_per_image(module: Module, images: np.ndarray) -> float:
@@ -108,12 +109,13 @@ def _seconds_per_image(module: Module, images: np.ndarray) -> float:
     return statistics.median(samples)
 
 
-def _draw(images: np.ndarray, guesses: np.ndarray) -> str:
-    """Draw the first digits in letters, with the guess under each."""
-    levels = (images[:_DRAWN, 0] * (len(_SHADES) - 1)).round().astype(int)
-    lines = ["   ".join("".join(_SHADES[v] * 2 for v in row) for row in rows) for rows in levels.transpose(1, 0, 2)]
+def _draw(images: np.ndarray, guesses: np.ndarray, room: int) -> str:
+    """Draw the first digits in letters, as many as a line of the window has room for, with the guess under each."""
     width = 2 * images.shape[-1]
-    return "\n".join([*lines, "   ".join(str(g).center(width) for g in guesses[:_DRAWN])])
+    shown = max(1, min(_DRAWN, (room + len(_GAP)) // (width + len(_GAP))))
+    levels = (images[:shown, 0] * (len(_SHADES) - 1)).round().astype(int)
+    lines = [_GAP.join("".join(_SHADES[v] * 2 for v in row) for row in rows) for rows in levels.transpose(1, 0, 2)]
+    return "\n".join([*lines, _GAP.join(str(g).center(width) for g in guesses[:shown])])
 
 
 def _comparison(rows: Sequence[dict[str, Any]]) -> FoldingTable:
@@ -131,7 +133,7 @@ def _comparison(rows: Sequence[dict[str, Any]]) -> FoldingTable:
 def _summary(row: dict[str, Any]) -> str:
     simulated = f"\n{_ACCELERATOR} is a simulation: its time is not that of an accelerator."
     return (
-        f"{row['correct']} of {row['images']} held-out digits are right ({row['accuracy']:.1%}); "
+        f"{row['correct']} of {row['images']} held-out digits are right ({row['accuracy']:.1%})\n"
         f"{row['seconds_per_image'] * 1e6:.0f} µs per image, one at a time; "
         f"compiled in {row['seconds_to_compile']:.2f} s{simulated if _ACCELERATOR in row['targets'] else ''}"
     )

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import tinycomp
 from tinycomp.cli.exits import FAILED, OK, UsageError
 from tinycomp.cli.models import load_graph
-from tinycomp.cli.options import add_model, add_shape, positive
+from tinycomp.cli.options import add_model, add_shape, positive, targets_of
 from tinycomp.cli.session import Command, Session
 from tinycomp.console import FoldingTable
 from tinycomp.errors import visible
@@ -22,12 +22,18 @@ from tinycomp.ir.graph import Graph
 _EXAMPLE = """\
 tinycomp export-c digits-int8 -o digits
 tinycomp export-c model.onnx --shape image=1,3,224,224 --cpu x86-64-v3 --name classify -o project
-tinycomp export-c digits-int8 --cpu cortex-m4 --run"""
+tinycomp export-c digits-int8 --cpu cortex-m4 --run
+tinycomp export-c digits-int8 -t ethos_u -t c:requantize=fixed_point --cpu cortex-m55 -o npu"""
 
 
 def _configure(parser: ArgumentParser) -> None:
     add_model(parser)
     add_shape(parser)
+    parser.add_argument(
+        "-t", "--target", action="append", metavar="NAME[:OPTION=VALUE,…]",
+        help="target, with options as in ethos_u:accelerator=ethos-u55-128; several times in order of priority: c, "
+        "those that generate C, and ethos_u (default: c)",
+    )  # fmt: skip
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="where to write the project")
     parser.add_argument(
         "--cpu",
@@ -59,7 +65,7 @@ def _run(options: Namespace, session: Session) -> int:
 
     def build(memory: str | int) -> tinycomp.Module:
         chosen = {"c": {"memory": memory, **processor_named(options.cpu).options}}
-        return tinycomp.compile(graph, "c", shapes=shapes, threads=1, options=chosen)
+        return tinycomp.compile(graph, targets_of(options), shapes=shapes, threads=1, options=chosen)
 
     with session.progress(f"compiling {options.model}"):
         rest = {"name": options.name, "weights": options.weights}
@@ -87,12 +93,13 @@ def _memory(text: str) -> str | int:
 
 
 def _fixed(graph: Graph, session: Session) -> dict[str, tuple[int | str | None, ...]] | None:
-    """Return shapes in which every size that a run would show is 1, which is said; None if there is none."""
+    """Return shapes in which every size without bounds is 1, which is said; None if there is none."""
     shapes: dict[str, tuple[int | str | None, ...]] = {}
+    bounded = {name for name, (_, most) in graph.bounds.items() if most is not None}
     for value in graph.inputs:
         dims = value.shape or ()
-        if not all(isinstance(dim, int) for dim in dims):
-            shapes[value.name] = tuple(dim if isinstance(dim, int) else 1 for dim in dims)
+        if not all(isinstance(dim, int) or dim in bounded for dim in dims):
+            shapes[value.name] = tuple(dim if isinstance(dim, int) or dim in bounded else 1 for dim in dims)
             wanted = "x".join(map(str, shapes[value.name]))
             session.show(f"{visible(value.name)} is {wanted} in the project; --shape gives it another shape.")
     return shapes or None

@@ -32,14 +32,15 @@ def _configure(parser: ArgumentParser) -> None:
     given = parser.add_mutually_exclusive_group(required=True)
     given.add_argument("--prompt", metavar="TEXT", help="the text to continue")
     given.add_argument("--tokens", type=_ids, metavar="1,2,3", help="its tokens instead")
-    parser.add_argument("--max-new-tokens", type=natural, default=128, metavar="N", help="when to end (default: 128)")
-    parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 for the likeliest (default)")
-    parser.add_argument("--top-k", type=positive, metavar="K", help="choose from the K likeliest tokens")
-    parser.add_argument("--top-p", type=float, metavar="P", help="choose from the fewest with this probability")
-    parser.add_argument(
+    choice = parser.add_argument_group("choosing tokens", "for example: --temperature 0.8 --top-p 0.9 --seed 1")
+    choice.add_argument("--max-new-tokens", type=natural, default=128, metavar="N", help="when to end (default: 128)")
+    choice.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 for the likeliest (default)")
+    choice.add_argument("--top-k", type=positive, metavar="K", help="choose from the K likeliest tokens")
+    choice.add_argument("--top-p", type=float, metavar="P", help="choose from the fewest with this probability")
+    choice.add_argument(
         "--stop", type=_ids, action="append", default=[], metavar="1,2", help="tokens that end the text, in this order"
     )
-    parser.add_argument("--seed", type=natural, help="make the same random choices each time")
+    choice.add_argument("--seed", type=natural, help="make the same random choices each time")
     add_compilation(parser)
 
 

@@ -94,7 +94,7 @@ def _list(session: Session) -> int:
     rows = [_describe(name, kind) for name, kind in pass_types().items()]
     table = FoldingTable(title="Passes", title_justify="left", expand=True)
     for name in ("pass", "options", "what it does"):
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", no_wrap=name == "pass")
     for row in rows:
         table.add_row(row["name"], ", ".join(row["options"]), row["summary"])
     session.show(table)

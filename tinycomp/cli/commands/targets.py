@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from dataclasses import fields
 from typing import Any
 
 from rich.console import RenderableType
@@ -12,7 +13,7 @@ from tinycomp.cli.exits import OK
 from tinycomp.cli.session import Command, Session
 from tinycomp.console import FoldingTable
 from tinycomp.errors import TargetError
-from tinycomp.target import Target, find, names
+from tinycomp.target import QuantizationRule, Target, find, names
 from tinycomp.target.options import declared
 
 _EXAMPLE = """\
@@ -38,6 +39,8 @@ def _run(options: Namespace, session: Session) -> int:
     session.show(table)
     for row in rows if options.names else ():
         session.show(_options_table(row))
+        if row["quantization"]:
+            session.show(_rules_table(row))
     if not options.names:
         session.show('"host" stands for none: everything runs on numpy kernels.')
     session.result({"targets": rows})
@@ -52,6 +55,7 @@ def _describe(name: str) -> dict[str, Any]:
         "composites": [c.name for c in target.composites],
         "operators": sorted(f"{domain}::{op}" if domain else op for domain, op in target.rules),
         "generates_code": target.generates,
+        "quantization": {op: _rule(rule) for op, rule in target.quantization_rules.items()},
         "options": [
             {
                 "name": option.name,
@@ -79,6 +83,34 @@ def _options_table(row: dict[str, Any]) -> RenderableType:
     return table
 
 
+def _rule(rule: QuantizationRule) -> dict[str, Any]:
+    """Return a rule as JSON has it; of its checks what mends a layer that they refuse."""
+    given = {field.name: getattr(rule, field.name) for field in fields(rule)}
+    return {**given, "checks": [check.remedy for check in rule.checks]}
+
+
+def _rules_table(row: dict[str, Any]) -> RenderableType:
+    """Return the quantisation rules of a target, operators with the same one in a line, and what is not the default."""
+    alike: dict[str, list[str]] = {}
+    default = _rule(QuantizationRule())
+    for op, rule in row["quantization"].items():
+        said = [f"{name}={_text(value)}" for name, value in rule.items() if value != default[name] or name in _ALWAYS]
+        alike.setdefault(", ".join(said), []).append(op)
+    table = FoldingTable(title=f"How {row['name']} wants layers quantised", title_justify="left", expand=True)
+    for column in ("operators", "rule"):
+        table.add_column(column, overflow="fold")
+    for said_of, ops in alike.items():
+        table.add_row(*map(Text, (", ".join(ops), said_of)))
+    return table
+
+
+_ALWAYS = ("activations",)
+
+
+def _text(value: Any) -> str:
+    return "|".join(map(str, value)) or "none" if isinstance(value, (tuple, list)) else str(value)
+
+
 def _what_is_missing(target: Target) -> str:
     try:
         target.require()
@@ -93,7 +125,7 @@ def _describe_or_error(name: str) -> dict[str, Any]:
         return _describe(name)
     except TargetError as error:
         nothing = {"description": "", "composites": [], "operators": [], "generates_code": False, "options": []}
-        return {"name": name, **nothing, "error": str(error)}
+        return {"name": name, **nothing, "quantization": {}, "error": str(error)}
 
 
 COMMAND = Command(_EXAMPLE, _configure, _run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -15,20 +16,23 @@ import tinycomp
 from tinycomp.checking import Difference, RegionCheck, compare, compare_regions
 from tinycomp.checking.reproduce import reproduce_region
 from tinycomp.cli.exits import FAILED, OK, UsageError
-from tinycomp.cli.feeds import feeds_of
+from tinycomp.cli.feeds import CalibrationFiles, feeds_of
 from tinycomp.cli.models import compile_model, compiler_of, load_graph
-from tinycomp.cli.options import add_compilation, add_feeds, add_model
+from tinycomp.cli.options import add_compilation, add_feeds, add_model, place_of, policies_of, targets_of
 from tinycomp.cli.peer import PeerError, Runner, available, onnxruntime_runner
 from tinycomp.cli.session import Command, Session
 from tinycomp.console import FoldingTable
 from tinycomp.ir.graph import Graph
+from tinycomp.quantization.accuracy import compare_layers
+from tinycomp.runtime.accuracy import SLACK, Accuracy
 from tinycomp.runtime.module import Module
 from tinycomp.target import Tolerance
 
 _EXAMPLE = """\
 tinycomp verify model.onnx -t c
 tinycomp verify model.onnx -t npu_sim -t c --regions --input feeds.npz
-tinycomp verify digits --rtol 1e-5 --atol 1e-6"""
+tinycomp verify digits --rtol 1e-5 --atol 1e-6
+tinycomp verify digits-int8 -t c --layers digits --data digits --html layers.html"""
 _NUMPY = "numpy"
 
 
@@ -47,6 +51,20 @@ def _configure(parser: ArgumentParser) -> None:
         metavar="DIR",
         help="with --regions: write the smallest part of the first region that differs there, as ONNX with inputs",
     )
+    layers = parser.add_argument_group("layers", "for example: --layers float.onnx --data images/")
+    layers.add_argument(
+        "--layers", metavar="MODEL", help="compare every layer of a quantised model with the float model it was made of"
+    )
+    layers.add_argument(
+        "--data", action="append", default=[], metavar="PATH",
+        help="inputs for it: a folder of .npy or .npz files, or one such file; "
+        '"digits" for the images that come with tinycomp (default: those of the comparison)',
+    )  # fmt: skip
+    layers.add_argument(
+        "--slack", type=float, default=SLACK, metavar="DB",
+        help=f"how much worse than rounding alone a layer may be before it departs (default: {SLACK:g} dB)",
+    )  # fmt: skip
+    layers.add_argument("--html", type=Path, metavar="FILE", help="write them with the report, as a web page")
     parser.add_argument(
         "--rtol", type=float, default=1e-3, metavar="X",
         help="allowed difference, relative to the largest magnitude of the reference (default: 1e-3)",
@@ -60,6 +78,9 @@ def _run(options: Namespace, session: Session) -> int:
             "only a region that differs is saved", where="--save", expected="--regions beside it",
             hint="Add --regions.",
         )  # fmt: skip
+    for name in ("data", "html"):
+        if getattr(options, name) and options.layers is None:
+            raise UsageError("there are no layers without a float model", where=f"--{name}", hint="Add --layers MODEL.")
     graph = load_graph(options)
     module = compile_model(options, session, graph)
     feeds = feeds_of(options, module.inputs, module.defaults, default_seed=0)
@@ -69,11 +90,18 @@ def _run(options: Namespace, session: Session) -> int:
         results = module.run(feeds)
         outputs = [compare(name, results[name], wanted[name], tolerance) for name in results]
         regions = _regions(options, graph, module, feeds) if options.regions else []
+    accuracy = None if options.layers is None else _layers(options, session, graph, module, feeds)
     saved = _save(options, regions)
     good = all(d.within for d in outputs) and all(r.within for r in regions)
+    good = good and (accuracy is None or accuracy.first_on_target is None)
     _show(session, options, reference, outputs, regions)
     if saved is not None:
         session.show(f"Wrote the smallest graph that shows it to {saved}, and its inputs beside it.")
+    if accuracy is not None:
+        session.show(accuracy)
+    if options.html is not None:
+        dataclasses.replace(module.report(), accuracy=accuracy).save_html(options.html)
+        session.show(f"Wrote {options.html}.")
     session.result(
         {
             "ok": good,
@@ -91,6 +119,7 @@ def _run(options: Namespace, session: Session) -> int:
             ],
             "first_difference": _first(outputs, regions),
             "saved": saved,
+            "layers": None if accuracy is None else accuracy.to_dict(),
         }
     )
     return OK if good else FAILED
@@ -120,6 +149,17 @@ def _regions(options: Namespace, graph: Graph, module: Module, feeds: Mapping[st
     partitioned = compiler.partition(tinycomp.from_onnx(graph, shapes))
     compiler.lower(partitioned)  # code generators may decline regions
     return compare_regions(partitioned, compiler.lowering(), {**module.defaults, **feeds})
+
+
+def _layers(options: Namespace, session: Session, graph: Graph, module: Module, feeds: Mapping[str, Any]) -> Accuracy:
+    """Compare the layers with those of the float model, on the data that are given for it or else on the inputs."""
+    data = CalibrationFiles(options.data, module.inputs) if options.data else [feeds]
+    return compare_layers(
+        load_graph(Namespace(**{**vars(options), "model": options.layers, "shape": []})), graph, data,
+        target=targets_of(options), slack=options.slack, threads=options.threads,
+        progress=False if session.as_json else None, policy=policies_of(options), place=place_of(options),
+        precision=options.precision,
+    )  # fmt: skip
 
 
 def _save(options: Namespace, regions: Sequence[RegionCheck]) -> Path | None:

@@ -10,7 +10,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -36,6 +36,8 @@ ALGORITHMS = MappingProxyType(
 _EXTENDED_IN_PLACE = MappingProxyType({"cache_append_f32": (0, 1), "tensor_scatter": (0, 1)})
 """Kernels that copy nothing where two operands, a result and what it goes on from, are the same memory: which two."""
 
+SPAN = "uint64"
+"""The type of a text in a program: a span of a heap of bytes."""
 CONTROL_FLOW = ("if", "loop")
 """Instructions that are no kernel calls, in the order of their codes."""
 SPACES = ("none", "input", "output", "constant", "arena")
@@ -177,6 +179,30 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
+class Texts:
+    """Which inputs and outputs of a program are texts: spans of heaps, in the place of arrays of texts.
+
+    Two more inputs are behind those of the caller: the heap of all texts that come in, and two int64, how many bytes
+    they have together and how many the longest one has. A heap that the program makes itself, for texts that go out, is
+    an output behind those of the caller.
+
+    Args:
+        inputs: Which inputs are spans of the heap that comes in.
+        outputs: Which outputs are spans, and of which heap: the number of an output, or -1 for the one that comes in.
+        prefix: What every heap begins with: the texts that the program itself knows.
+    """
+
+    inputs: tuple[int, ...]
+    outputs: tuple[tuple[int, int], ...]
+    prefix: bytes = field(repr=False)
+
+    @property
+    def heaps(self) -> frozenset[int]:
+        """The outputs that are heaps."""
+        return frozenset(heap for _, heap in self.outputs if heap >= 0)
+
+
+@dataclass(frozen=True, slots=True)
 class Block:
     """A buffer in the arena of a program whose sizes are numbers.
 
@@ -257,6 +283,7 @@ class Program:
         conditions: What sizes must fulfil.
         setup: How many of the first instructions follow from sizes alone, and run only where these are new.
         blocks: The buffers in the arena where all sizes are numbers; empty where nobody has noted them.
+        texts: Which inputs and outputs are texts, if there are any.
 
     A program whose inputs have dimensions that are no numbers serves all sizes: parameters, offsets and sizes of
     buffers may then be expressions over its symbols, which every run evaluates.
@@ -275,15 +302,16 @@ class Program:
     conditions: tuple[Condition, ...] = ()
     setup: int = 0
     blocks: tuple[Block, ...] = ()
+    texts: Texts | None = None
 
     @functools.cached_property
     def symbols(self) -> tuple[str, ...]:
-        """The names of the sizes that a run reads off its inputs: whole dimensions and elements of some."""
+        """Return the names of the sizes that a run reads off its inputs (whole dimensions and elements of some)."""
         return tuple(self.sources)
 
     @functools.cached_property
     def sources(self) -> Mapping[str, tuple[int, int]]:
-        """Where a run reads each of the symbols: the input, and its axis, or -1 - i for the element i."""
+        """Return where a run reads each of the symbols (the input, and its axis, or -1 - i for the element i)."""
         sources: dict[str, tuple[int, int]] = {}
         for index, spec in enumerate(self.inputs):
             for axis, dim in enumerate(spec.shape):
@@ -305,6 +333,21 @@ class Program:
         """Whether it serves sizes that only a run shows."""
         return bool(self.symbols or self.found)
 
+    @functools.cached_property
+    def operands(self) -> tuple[BufferSpec, ...]:
+        """What the caller hands in: inputs, with texts as such."""
+        if self.texts is None:
+            return self.inputs
+        return _with_texts(self.inputs[:-2], self.texts.inputs)
+
+    @functools.cached_property
+    def results(self) -> tuple[BufferSpec, ...]:
+        """What the caller gets: outputs, with texts as such."""
+        if self.texts is None:
+            return self.outputs
+        count = len(self.outputs) - len(self.texts.heaps)
+        return _with_texts(self.outputs[:count], [index for index, _ in self.texts.outputs])
+
     def walk(self) -> Iterator[Program]:
         """Yield the program and all bodies in it."""
         waiting = [self]
@@ -314,7 +357,7 @@ class Program:
 
     @functools.cached_property
     def grown(self) -> frozenset[int]:
-        """The outputs whose size only a run shows: their memory is the runtime's, and copied when a run has ended."""
+        """Return the outputs whose size only a run shows; they lie in the runtime's memory, and are copied."""
         grown = {left.output for left in self.left}
         for call in self.instructions:
             if call.control is not None:
@@ -324,7 +367,7 @@ class Program:
 
     @property
     def in_place(self) -> frozenset[tuple[int, int]]:
-        """The inputs and outputs that may be the same memory, in pairs: caches that a run extends where they lie.
+        """Return the inputs and outputs that may be the same memory, in pairs (caches that a run extends in place).
 
         Nothing else reads such an input, nothing else writes such an output, and nothing reads that before. Where sizes
         decide the shapes, it holds for runs in which both are equal.
@@ -356,6 +399,7 @@ class Program:
             "conditions": [[_size_to_json(c.value), c.text, c.node] for c in self.conditions],
             "setup": self.setup,
             "blocks": [_block_to_list(block) for block in self.blocks],
+            **({} if self.texts is None else {"texts": _texts_to_dict(self.texts)}),
             "instructions": [_instruction_to_dict(instruction) for instruction in self.instructions],
         }
 
@@ -381,8 +425,10 @@ class Program:
                 conditions=tuple(_condition_from_list(item) for item in data.get("conditions", ())),
                 setup=int(data.get("setup", 0)),
                 blocks=tuple(_block_from_list(block) for block in data.get("blocks", ())),
+                texts=_texts_from_dict(data["texts"]) if "texts" in data else None,
             )
             _check_found(program)
+            _check_texts(program)
             return program
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
             raise ArtifactError(
@@ -468,6 +514,48 @@ def _spec_from_dict(data: Mapping[str, Any]) -> BufferSpec:
     if elements and (spec.dtype not in ("int32", "int64") or product(shape) != len(elements)):
         raise ValueError(f"{spec} has no {len(elements)} elements that could be sizes")
     return BufferSpec(spec.name, spec.dtype, shape, elements)
+
+
+def _with_texts(specs: Sequence[BufferSpec], texts: Sequence[int]) -> tuple[BufferSpec, ...]:
+    return tuple([replace(spec, dtype="string") if i in texts else spec for i, spec in enumerate(specs)])
+
+
+def _texts_to_dict(texts: Texts) -> dict[str, Any]:
+    return {
+        "inputs": list(texts.inputs), "outputs": [list(pair) for pair in texts.outputs], "prefix": texts.prefix.hex(),
+    }  # fmt: skip
+
+
+def _texts_from_dict(data: Mapping[str, Any]) -> Texts:
+    outputs = tuple([(int(index), int(heap)) for index, heap in data["outputs"]])
+    return Texts(tuple(map(int, data["inputs"])), outputs, bytes.fromhex(data["prefix"]))
+
+
+def _check_texts(program: Program) -> None:
+    """Refuse texts that are no spans, and heaps that are none."""
+    texts = program.texts
+    if texts is None:
+        return
+    if len(program.inputs) < 2:
+        raise ValueError("texts come in, and no heap")
+    heap, sizes = program.inputs[-2:]
+    named = len(sizes.elements) == 2 and all(name is not None for name in sizes.elements)
+    if (heap.dtype, len(heap.shape), sizes.dtype, sizes.shape) != ("uint8", 1, "int64", (2,)) or not named:
+        raise ValueError(f"{heap} and {sizes} are no heap and its sizes")
+    first = len(program.outputs) - len(texts.heaps)
+    if texts.heaps != frozenset(range(first, len(program.outputs))):
+        raise ValueError(f"heaps {sorted(texts.heaps)} of {len(program.outputs)} outputs")
+    for index in texts.heaps:
+        spec = program.outputs[index]
+        if (spec.dtype, len(spec.shape)) != ("uint8", 1):
+            raise ValueError(f"{spec} is no heap")
+    places = [(program.inputs[:-2], texts.inputs), (program.outputs[:first], [index for index, _ in texts.outputs])]
+    for specs, spans in places:
+        if len(set(spans)) < len(spans):
+            raise ValueError(f"spans {spans} are named twice")
+        for index in spans:
+            if not 0 <= index < len(specs) or specs[index].dtype != SPAN or specs[index].elements:
+                raise ValueError(f"{index} is no number of spans")
 
 
 def _check_found(program: Program) -> None:

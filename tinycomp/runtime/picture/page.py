@@ -65,10 +65,10 @@ def _view_data(view: View) -> dict[str, Any]:
             "kind": node.kind, "op": node.op, "label": node.label, "target": node.target, "sources": node.sources,
             "parent": -1 if node.parent is None else node.parent, "reads": node.reads, "writes": node.writes,
             "takes": node.takes, "gives": node.gives, "attributes": dict(node.attributes), "macs": node.macs,
-            "tier": facts.tier, "seconds": facts.seconds, "calls": facts.calls, "arena": facts.arena,
+            "layer": layer, "tier": facts.tier, "seconds": facts.seconds, "calls": facts.calls, "arena": facts.arena,
             "reasons": [reasons.setdefault(_key(reason), len(reasons)) for reason in facts.reasons],
         }
-        for node, facts in zip(diagram.nodes, view.facts, strict=True)
+        for node, facts, layer in zip(diagram.nodes, view.facts, view.layers, strict=True)
     ]  # fmt: skip
     return {
         "model": report["model"] or "model",
@@ -98,6 +98,7 @@ def _view_data(view: View) -> dict[str, Any]:
             for arena in diagram.arenas
         ],
         "profile": measured,
+        "accuracy": None if view.accuracy is None else {**view.accuracy.to_dict(), "verdict": view.accuracy.verdict()},
     }  # fmt: skip
 
 

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tinycomp.runtime.accuracy import Accuracy, by_source
 from tinycomp.runtime.diagram import Diagram, DiagramNode, Position
 from tinycomp.runtime.profile import REGION, Profile, ProfileRow
 
+_HOLDERS = ("body", "control", "region")
 Reason = Mapping[str, Any]
 """A remark in the form that it has in JSON."""
 
@@ -71,6 +73,8 @@ class View:
         facts: What is known of each node.
         calls: The calls of a run in order.
         profile: The profile, if there was one.
+        accuracy: The layers beside those of a float model, if they have been compared.
+        layers: Which of them each node belongs to, by number; -1 for none.
     """
 
     report: Mapping[str, Any]
@@ -79,9 +83,17 @@ class View:
     facts: tuple[NodeFacts, ...]
     calls: tuple[Call, ...]
     profile: Profile | None = None
+    accuracy: Accuracy | None = None
+    layers: tuple[int, ...] = ()
 
 
-def make_view(report: Mapping[str, Any], headline: str, diagram: Diagram | None, profile: Profile | None) -> View:
+def make_view(
+    report: Mapping[str, Any],
+    headline: str,
+    diagram: Diagram | None,
+    profile: Profile | None,
+    accuracy: Accuracy | None = None,
+) -> View:
     """Join a report with its graph and its profile.
 
     Args:
@@ -89,6 +101,7 @@ def make_view(report: Mapping[str, Any], headline: str, diagram: Diagram | None,
         headline: It in one line.
         diagram: The graph; None for one that shows the rows of the report without what flows between them.
         profile: The profile that the times come from.
+        accuracy: The layers beside those of a float model.
     """
     if diagram is None:
         diagram = _of_rows(report)
@@ -107,7 +120,14 @@ def make_view(report: Mapping[str, Any], headline: str, diagram: Diagram | None,
         facts.append(
             NodeFacts(row.get("tier", ""), seconds[number], reasons, tuple(calls_of[number]), row.get("arena", 0))
         )
-    return View(report, headline, diagram, tuple(facts), tuple(calls), profile)
+    numbers = by_source(accuracy)
+    layers = [-1 if node.kind in _HOLDERS else _layer(node, numbers) for node in diagram.nodes]
+    return View(report, headline, diagram, tuple(facts), tuple(calls), profile, accuracy, tuple(layers))
+
+
+def _layer(node: DiagramNode, numbers: Mapping[str, int]) -> int:
+    """Return the last layer that a node has a part of; -1 for none."""
+    return max((numbers.get(name, -1) for name in node.sources), default=-1)
 
 
 def _of_rows(report: Mapping[str, Any]) -> Diagram:

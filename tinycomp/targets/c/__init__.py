@@ -26,9 +26,8 @@ FAMILIES = (
     "ops.control_flow", "ops.conv",
     "quantized.conversion", "ops.detection", "quantized.elements", "ops.elementwise", "ops.indexing", "ops.matmul",
     "ops.movement", "ops.ngrams", "ops.norm", "quantized.operators", "ops.pool", "quantized.products", "ops.random",
-    "ops.recurrent",
-    "ops.reduction", "ops.resize", "ops.rotary", "ops.sampling", "ops.trees", "quantized.run_time_products",
-    "quantized.weights",
+    "ops.recurrent", "ops.reduction", "ops.resize", "ops.rotary", "ops.sampling", "ops.texts", "ops.trees",
+    "quantized.run_time_products", "quantized.weights",
 )  # fmt: skip
 """The modules whose ``FAMILY`` holds lowering rules."""
 TABLE = merged(import_module(f"{__name__}.{family}").FAMILY for family in FAMILIES)

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tinycomp.ir.graph import Node
+from tinycomp.passes.legalize import DecomposeStrides
 from tinycomp.rewrite import reject
 from tinycomp.runtime.blob import Blob
 from tinycomp.target import Policy, Target
 from tinycomp.targets.common.checks import Verdict
 from tinycomp.targets.ethos_u.vela import Compiled, compile_file
-from tinycomp.targets.tosa import add_rows, emit, unsigned
+from tinycomp.targets.tosa import LEGALIZE, add_rows, emit, unsigned
 from tinycomp.targets.tosa.program import Program
 from tinycomp.targets.tosa.tools import ReferenceModel, interpreter, serialize
 
@@ -56,7 +57,7 @@ class EthosUOptions:
         return [part for name, value in given.items() if value for part in (f"--{name}", value)]
 
 
-_DEPTH = 65535
+_DEPTH, _COMPARED = 65535, 127
 _STRIDE = 3
 _FACTORS = (2, 4, 8)
 
@@ -67,13 +68,10 @@ def constraint(nodes: tuple[Node, ...], options: EthosUOptions) -> Verdict:
     Vela splits other kernels, strides and batches than the hardware has; here is what it does not. Where sizes are not
     known before the region is built, Vela has the last word.
     """
-    checks = [_depth_fits] if options.accelerator.startswith("ethos-u85") else [_depth_fits, _strides_fit, _repeats]
-    for node in nodes:
-        for check in checks:
-            verdict = check(node, options.accelerator)
-            if verdict is not True:
-                return verdict
-    return True
+    small = not options.accelerator.startswith("ethos-u85")
+    checks = [_depth_fits, *([_strides_fit, _repeats, _compares] if small else [])]
+    verdicts = (check(node, options.accelerator) for node in nodes for check in checks)
+    return next((verdict for verdict in verdicts if verdict is not True), True)
 
 
 def _depth_fits(node: Node, accelerator: str) -> Verdict:
@@ -104,9 +102,16 @@ def _repeats(node: Node, accelerator: str) -> Verdict:
     return fits or reject(f"{accelerator} repeats pixels 2, 4 or 8 times along both axes, got {factors}")
 
 
+def _compares(node: Node, accelerator: str) -> Verdict:
+    shape = node.operand(0).static_shape if node.op == "ArgMax" else None
+    size = shape[node.attrs.get("axis", 0)] if shape else 0
+    return size <= _COMPARED or reject(f"{accelerator} finds the greatest of at most {_COMPARED} numbers, got {size}")
+
+
 TARGET = Target(
     "ethos_u", description="Arm Ethos-U microNPUs, by TOSA and Vela; runs in TOSA's reference model here",
     options=EthosUOptions, static_shapes=True, canonical=True, policy=Policy(min_macs=1),
+    legalize=(*LEGALIZE, DecomposeStrides(_STRIDE)),
 )  # fmt: skip
 add_rows(TARGET, constraint)
 

@@ -15,15 +15,17 @@ import numpy as np
 
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ops.numeric import Array
-from tinycomp.rewrite import Match, reject
+from tinycomp.passes.legalize import ExplicitPads, NarrowWeights, ReductionsToPools, StepsToPools
+from tinycomp.passes.legalize import TransposedToConvolutions as Transposed
+from tinycomp.rewrite import reject
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.runtime.blob import Blob
 from tinycomp.target import Target
+from tinycomp.target.quantization import REAL
 from tinycomp.targets.common.checks import Verdict
 from tinycomp.targets.common.composites import own_parameters
-from tinycomp.targets.tosa import movement, real
+from tinycomp.targets.tosa import integer, movement, real
 from tinycomp.targets.tosa.emitter import Emitter
-from tinycomp.targets.tosa.integer import LAYERS, MatchCheck
 from tinycomp.targets.tosa.program import Program
 from tinycomp.targets.tosa.tools import ReferenceModel, interpreter, serialize
 
@@ -52,27 +54,23 @@ def add_rows(target: Target, constraint: Constraint = lambda nodes, options: Tru
         target: The target.
         constraint: What hardware asks for in addition.
     """
-
-    def fits(match: Match, options: Any) -> Verdict:
-        return constraint(match.matched, options)
-
-    for layer in LAYERS.values():
+    for layer in integer.LAYERS.values():
         composite = target.composite(layer.pattern)
-        checks: tuple[MatchCheck, ...] = (*layer.checks, fits)
-        for check in checks:
+        for check in (*layer.checks, lambda match, options: constraint(match.matched, options)):
             composite.check(check)
+    for op, rule in {**integer.QUANTIZATION, **movement.QUANTIZATION}.items():
+        target.quantization(op)(rule)
     for op in {**movement.RULES, **(real.RULES if hasattr(target.options, "real") else {})}:
         target.op(op)(_judge_of(op, constraint))
 
 
 def _judge_of(op: str, constraint: Constraint) -> Callable[[Node, Any], Verdict]:
     def judge(node: Node, options: Any) -> Verdict:
-        dtype = node.operand(0).dtype
-        moves, computes = movement.RULES.get(op), real.RULES.get(op)
+        dtype, rule = node.operand(0).dtype, movement.RULES.get(op)
         if dtype == "float32" and getattr(options, "real", False):
-            rule = moves or computes
-        else:
-            rule = moves if dtype in ("int8", "uint8") else None
+            rule = rule or real.RULES.get(op)
+        elif dtype in REAL:
+            rule = None
         if rule is None:
             return reject(f"{dtype} is not among the numbers that it computes {op} of")
         verdict = rule.check(node)
@@ -91,15 +89,16 @@ def emit(region: Node) -> Program:
         if is_structural(node):
             emitter.alias(node.output, node.operand(0))
         elif node.is_composite:
-            LAYERS[node.op.partition(".")[2]].emit(emitter, node)
+            integer.LAYERS[node.op.partition(".")[2]].emit(emitter, node)
         else:
             (movement.RULES.get(node.op) or real.RULES[node.op]).emit(emitter, node)
     return emitter.finish(body.outputs)
 
 
+LEGALIZE = tuple(kind() for kind in (ReductionsToPools, StepsToPools, ExplicitPads, NarrowWeights, Transposed))
 TARGET = Target(
     "tosa", description="TOSA 1.0 in its reference model, 8-bit integers to the bit; slow", options=TosaOptions,
-    static_shapes=True, canonical=True,
+    static_shapes=True, canonical=True, legalize=LEGALIZE,
 )  # fmt: skip
 add_rows(TARGET)
 

@@ -67,7 +67,7 @@ class Emitter:
         for value in inputs:
             tensor = self.program.add_input(shape_of(value), STORED[value.dtype])
             if value.dtype == "uint8":
-                tensor = self._rescaled(tensor, Scale.whole(1), OFFSET, 0, "int8", input_unsigned=True)
+                tensor = self.rescale(tensor, Scale.whole(1), OFFSET, 0, unsigned="input")
             self.write(value, tensor)
 
     def finish(self, outputs: Sequence[Value]) -> Program:
@@ -75,7 +75,7 @@ class Emitter:
         for value in outputs:
             tensor = self.read(value)
             if value.dtype == "uint8":
-                tensor = self._rescaled(tensor, Scale.whole(1), 0, OFFSET, "int8", output_unsigned=True)
+                tensor = self.rescale(tensor, Scale.whole(1), 0, OFFSET, unsigned="output")
             self.program.add_output(tensor)
         return self.program
 
@@ -166,7 +166,9 @@ class Emitter:
         ends = {f"{end}_val": list(np.array(v, dtype).tobytes()) for end, v in (("min", low), ("max", high))}
         return self.add("CLAMP", [tensor], tensor.shape, **ends, nan_mode="PROPAGATE")
 
-    def rescale(self, tensor: Tensor, scale: Scale, before: int = 0, after: int = 0, dtype: str = "int8") -> Tensor:
+    def rescale(
+        self, tensor: Tensor, scale: Scale, before: int = 0, after: int = 0, dtype: str = "int8", unsigned: str = ""
+    ) -> Tensor:
         """Emit a RESCALE, of every channel in the last axis by its own multiplier if there are several.
 
         Args:
@@ -175,22 +177,17 @@ class Emitter:
             before: Zero point of the operand.
             after: Zero point of the result.
             dtype: Of the result.
+            unsigned: Which is of uint8, at the border: ``"input"`` or ``"output"``.
         """
-        return self._rescaled(tensor, scale, before, after, dtype)
-
-    def _rescaled(
-        self, tensor: Tensor, scale: Scale, before: int, after: int, dtype: str,
-        input_unsigned: bool = False, output_unsigned: bool = False,
-    ) -> Tensor:  # fmt: skip
         points = [
-            np.array([point & (0xFF if unsigned else -1)]).astype(kind)
-            for point, unsigned, kind in ((before, input_unsigned, tensor.dtype), (after, output_unsigned, dtype))
+            np.array([point & (0xFF if side == unsigned else -1)]).astype(kind)
+            for side, point, kind in (("input", before, tensor.dtype), ("output", after, dtype))
         ]
         operands = [tensor, *map(self.program.const, (scale.multipliers, scale.shifts, *points))]
         return self.add(
             "RESCALE", operands, tensor.shape, dtype, scale32=True, per_channel=scale.multipliers.size > 1,
             rounding_mode="DOUBLE_ROUND" if scale.double else "SINGLE_ROUND",
-            input_unsigned=input_unsigned, output_unsigned=output_unsigned,
+            input_unsigned=unsigned == "input", output_unsigned=unsigned == "output",
         )  # fmt: skip
 
     def requantize(self, sums: Tensor, scale: Scale, to: Requantization) -> Tensor:
@@ -228,13 +225,14 @@ class Emitter:
 
         Args:
             x: Images.
-            weight: ``[filters, channels / groups, height, width]``.
+            weight: ``[filters, channels / groups, height, width]``; a line has no height.
             bias: One number per filter.
             window: Its geometry, of two axes.
             groups: Into how many the channels fall.
             point: Zero point of the images.
             finish: Emits what becomes of the sums of some channels, those of a group.
         """
+        weight = weight if weight.ndim == 4 else weight[:, :, None]
         x, pads = self.windows(x, window)
         batch, channels, filters = x.shape[0], x.shape[3], len(weight)
         acc = "int32" if weight.dtype.kind == "i" else "float32"

@@ -5,7 +5,7 @@ Layers are refused where the results would not be those of ``docs/quantization.m
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,9 @@ import numpy as np
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ops.numeric import Array, prod
-from tinycomp.ops.spatial import make_window, window_attributes
+from tinycomp.ops.spatial import Window, make_window, window_attributes
 from tinycomp.rewrite import Match, Remark, ValuePattern, reject
+from tinycomp.target.quantization import QuantizationCheck, QuantizationRule, QuantizedLayer, Rules
 from tinycomp.targets.common.checks import Check, Verdict
 from tinycomp.targets.common.composites import operands_of
 from tinycomp.targets.common.quantized import patterns
@@ -28,9 +29,10 @@ from tinycomp.targets.common.quantized.reading import (
     scale_of,
     zero_point_of,
 )
-from tinycomp.targets.common.quantized.tables import looked_up, one_variable, table_of
+from tinycomp.targets.common.quantized.tables import FUNCTIONS, looked_up, one_variable, table_of
 from tinycomp.targets.tosa import rescale
 from tinycomp.targets.tosa.emitter import Emitter, Order, offset_of, row_major, shape_of
+from tinycomp.targets.tosa.program import Tensor
 from tinycomp.targets.tosa.rescale import Scale, ScaledSum
 
 Emit = Callable[[Emitter, Node], None]
@@ -69,11 +71,6 @@ class Rule:
 # Products with constants ----------------------------------------------------------------------------------------------
 
 
-def filters(weight: Array) -> Array:
-    """Return the weight of a convolution of two axes; a line has a height of 1."""
-    return weight if weight.ndim == 4 else weight[:, :, None]
-
-
 def _pads_fit(match: Match) -> Verdict:
     node, rank = first(match.matched, "Conv"), match.x.rank
     if rank not in (3, 4):
@@ -85,12 +82,17 @@ def _pads_fit(match: Match) -> Verdict:
     return not (any(pads) and automatic) or reject("a Pad before automatic padding")
 
 
-def _requantization_fits(match: Match) -> Verdict:
-    product = first(match.matched, *PRODUCTS)
-    layer = IntegerProduct.read(product, match.matched)
-    if layer.weight.dtype != np.int8:
+def _product_fits(layer: QuantizedLayer) -> Verdict:
+    last = Requantization.read(first(layer.nodes, "QuantizeLinear"))
+    if layer.weight is None:
+        scale, _ = _run_time_scale(layer.core, last)
+        return scale is not None or reject("sums may leave int32, or a ratio of scales the range of RESCALE")
+    product = IntegerProduct.read(layer.core, layer.nodes)
+    if product.weight.dtype != np.int8:
         return reject("weights without their zero point leave int8")
-    scale, _ = _scale_of_product(layer, Requantization.read(first(match.matched, "QuantizeLinear")))
+    if product.largest_sum >= 2**31:
+        return reject(f"sums may reach {product.largest_sum}, which overflows the int32 accumulator")
+    scale, _ = _scale_of_product(product, last)
     return scale is not None or reject("a ratio of scales leaves the range of RESCALE")
 
 
@@ -111,10 +113,10 @@ def _emit_product(emit: Emitter, node: Node) -> None:
     layer, to = IntegerProduct.read(product, nodes), Requantization.read(last)
     x = operands_of(node)[dequantizer(product.inputs[0]).inputs[0]]
     is_image = product.op == "Conv"
-    weight = filters(layer.weight) if is_image else layer.weight[:, :, None, None]
-    images = emit.image(x) if is_image else emit.matrix(x)
-    attrs = _with_pads(product, nodes, x) if is_image else {}
-    window = make_window("Conv", images.shape[1:3], weight.shape[2:], **attrs)
+    images, weight = (emit.image(x), layer.weight) if is_image else (emit.matrix(x), layer.weight[:, :, None, None])
+    around = patterns.spatial_pads(nodes, len(shape_of(x))) if is_image else ()
+    assert not isinstance(around, Remark)
+    window = plane(product, images, weight.shape[2:], around)
     groups = product.attrs.get("group", 1) if is_image else 1
     point = layer.zero_point - offset_of(x.dtype)
     scale, bias = _scale_of_product(layer, to)
@@ -129,61 +131,49 @@ def _emit_product(emit: Emitter, node: Node) -> None:
         emit.write(node.output, emit.reshape(y, shape_of(node.output)))
 
 
-def _with_pads(product: Node, nodes: list[Node], x: Value) -> dict[str, Any]:
-    """Return the geometry of a convolution of two axes, with what a Pad in front of it adds."""
-    attrs, rank = window_attributes(product), len(shape_of(x))
-    around = patterns.spatial_pads(nodes, rank)
-    assert not isinstance(around, Remark)
+def plane(node: Node, images: Tensor, kernel: Sequence[int], around: Sequence[int] = ()) -> Window[int]:
+    """Return where the windows of a node lie on images with pads around; those of a line have a height of 1."""
+    attrs = window_attributes(node)
     if any(around):
-        own = attrs.get("pads") or [0] * len(around)
-        attrs["pads"] = [a + b for a, b in zip(own, around, strict=True)]
-    return two_axes(attrs) if rank == 3 else attrs
-
-
-def two_axes(attrs: dict[str, Any]) -> dict[str, Any]:
-    """Return the geometry of a line as that of an image of height 1."""
-    wide = {name: [1, *attrs[name]] for name in ("strides", "dilations") if attrs.get(name)}
-    pads = {"pads": [0, attrs["pads"][0], 0, attrs["pads"][1]]} if attrs.get("pads") else {}
-    return {**attrs, **wide, **pads}
+        attrs["pads"] = [a + b for a, b in zip(attrs.get("pads") or [0] * len(around), around, strict=True)]
+    if len(kernel) == 1:
+        attrs |= {name: [1, *attrs[name]] for name in ("strides", "dilations") if attrs.get(name)}
+        attrs |= {"pads": [0, attrs["pads"][0], 0, attrs["pads"][1]]} if attrs.get("pads") else {}
+        kernel = (1, *kernel)
+    return make_window(node.op, images.shape[1:3], kernel, ceil_mode=bool(node.attrs.get("ceil_mode", 0)), **attrs)
 
 
 # Products of two tensors ----------------------------------------------------------------------------------------------
 
 
-def _batches_are_equal(match: Match) -> Verdict:
-    a, b = match.a.shape, match.b.shape
+def batches_are_equal(first: Value, second: Value) -> Verdict:
+    """Tell whether two tensors are batches of equally many matrices, or the second is one matrix."""
+    a, b = first.shape, second.shape
     if a is None or b is None or len(a) < 2 or len(b) < 2:
         return reject("ranks are not known, or there is a vector")
     same = a[:-2] == b[:-2] or all(size == 1 for size in b[:-2])
     return same or reject(f"batches {list(a[:-2])} and {list(b[:-2])} are not equal")
 
 
-def _run_time_scale(product: Node, last: Node) -> tuple[Scale | None, list[int]]:
+def _run_time_scale(product: Node, to: Requantization) -> tuple[Scale | None, list[int]]:
     """Return the scale of a product of two tensors, and their zero points as they are stored."""
     sources = [dequantizer(value) for value in product.inputs[:2]]
     points = [zero_point_of(s).item() - offset_of(s.operand(0).dtype) for s in sources]
     depth = product.operand(0).shape
     terms = depth[-1] if depth and isinstance(depth[-1], int) else 1
     largest = terms * (128 + abs(points[0])) * (128 + abs(points[1]))
-    ratios = np.array(
-        [scale_of(sources[0]).item() * scale_of(sources[1]).item() / float(Requantization.read(last).scale)]
-    )
+    ratios = np.array([scale_of(sources[0]).item() * scale_of(sources[1]).item() / float(to.scale)])
     return (rescale.by_fixed_point(ratios, largest) if largest < 2**31 else None), points
-
-
-def _run_time_sums_fit(match: Match) -> Verdict:
-    scale, _ = _run_time_scale(first(match.matched, "MatMul"), first(match.matched, "QuantizeLinear"))
-    return scale is not None or reject("sums may leave int32, or a ratio of scales the range of RESCALE")
 
 
 def _emit_matmul(emit: Emitter, node: Node) -> None:
     nodes, outer = node.body.nodes, operands_of(node)
-    product, last = first(nodes, "MatMul"), first(nodes, "QuantizeLinear")
+    product, to = first(nodes, "MatMul"), Requantization.read(first(nodes, "QuantizeLinear"))
     a, b = (outer[dequantizer(value).inputs[0]] for value in product.inputs[:2])
-    scale, points = _run_time_scale(product, last)
+    scale, points = _run_time_scale(product, to)
     assert scale is not None
     sums = matmul(emit, a, b, [emit.point(point, "int8") for point in points])
-    y = emit.requantize(sums, scale, Requantization.read(last))
+    y = emit.requantize(sums, scale, to)
     emit.write(node.output, emit.reshape(y, shape_of(node.output)))
 
 
@@ -232,13 +222,15 @@ def _factors(nodes: list[Node] | tuple[Node, ...]) -> ScaledSum | Scale | None:
     return rescale.scaled_sum(a, b, (of_a / step, sign * of_b / step), results, low, high)
 
 
-def _factors_exist(match: Match) -> Verdict:
-    if match.a.rank is None or match.b.rank is None:
-        return reject("a rank is unknown")
-    found = _factors(match.matched)
-    return found is not None or reject(
+def _factors_exist(layer: QuantizedLayer) -> Verdict:
+    return len(layer.data) < 2 or _factors(layer.nodes) is not None or reject(
         "no integer factors round all pairs of bytes as float32 does, which ONNX asks for"
-    )
+    )  # fmt: skip
+
+
+def ranks_are_known(node: Node) -> Verdict:
+    """Tell whether it is known how many axes the operands have."""
+    return all(v is None or v.rank is not None for v in node.inputs) or reject("a rank is unknown")
 
 
 def _emit_binary(emit: Emitter, node: Node) -> None:
@@ -292,13 +284,22 @@ def _scale_of_mean(source: Node, to: Requantization, count: int) -> Scale | None
     return rescale.by_fixed_point(steps / np.float64(to.scale), 255 * MEAN_WEIGHT * count)
 
 
-def _mean_fits(match: Match) -> Verdict:
-    pool = first(match.matched, "AveragePool", "GlobalAveragePool")
-    window = pool.attrs.get("kernel_shape") or (match.x.shape or ())[2:]
-    if match.x.rank not in (3, 4) or not all(isinstance(size, int) for size in window):
-        return reject(f"a mean of {match.x.type} over {list(window)}")
-    to = Requantization.read(first(match.matched, "QuantizeLinear"))
-    scale = _scale_of_mean(dequantizer(pool.inputs[0]), to, prod(window))
+def _window_of(pool: Node) -> tuple[Any, ...]:
+    return tuple(pool.attrs.get("kernel_shape") or (pool.operand(0).shape or (None, None, None))[2:])
+
+
+def _window_is_known(match: Match) -> Verdict:
+    window = _window_of(first(match.matched, "AveragePool", "GlobalAveragePool"))
+    known = match.x.rank in (3, 4) and all(isinstance(size, int) for size in window)
+    return known or reject(f"a mean of {match.x.type} over {list(window)}")
+
+
+def _mean_fits(layer: QuantizedLayer) -> Verdict:
+    """Tell whether sums and their scale are what RESCALE defines; if sizes are unknown, the match says so."""
+    window, to = _window_of(layer.core), Requantization.read(first(layer.nodes, "QuantizeLinear"))
+    if not all(isinstance(size, int) for size in window):
+        return True
+    scale = _scale_of_mean(dequantizer(layer.core.inputs[0]), to, prod(window))
     return scale is not None or reject("sums, or a ratio of scales, leave the range of RESCALE")
 
 
@@ -307,11 +308,8 @@ def _emit_mean(emit: Emitter, node: Node) -> None:
     nodes = node.body.nodes
     pool, x = first(nodes, "AveragePool", "GlobalAveragePool"), next(iter(operands_of(node).values()))
     source, images = dequantizer(pool.inputs[0]), emit.image(x)
-    line = len(shape_of(x)) == 3
-    kernel = [*([1] if line else []), *pool.attrs.get("kernel_shape", shape_of(x)[2:])]
-    attrs = window_attributes(pool)
-    window = make_window(pool.op, images.shape[1:3], kernel, **(two_axes(attrs) if line else attrs))
-    channels, count = images.shape[3], prod(kernel)
+    window = plane(pool, images, _window_of(pool))
+    channels, count = images.shape[3], prod(window.kernel)
     to = Requantization.read(first(nodes, "QuantizeLinear"))
     scale = _scale_of_mean(source, to, count)
     assert scale is not None
@@ -324,9 +322,19 @@ def _emit_mean(emit: Emitter, node: Node) -> None:
         y = emit.average(images, window, pads, zero_point - less)
         emit.write_image(node.output, emit.clamp(y, to.low - less, to.high - less))
         return
-    weight = np.full((channels, 1, *kernel), MEAN_WEIGHT, np.int8)
+    weight = np.full((channels, 1, *window.kernel), MEAN_WEIGHT, np.int8)
     sums = emit.convolve(images, weight, np.zeros(channels, np.int32), window, channels, zero_point - less)
     emit.write_image(node.output, emit.requantize(sums, scale, to))
+
+
+def _emit_arg_max(emit: Emitter, node: Node) -> None:
+    """Emit the place of the greatest number, which TOSA counts in int32, along the last axis, as hardware has it."""
+    value = next(iter(operands_of(node).values()))
+    rank = len(shape_of(value))
+    axis = node.body.nodes[-1].attrs.get("axis", 0) % rank
+    x = emit.read(value, (*(other for other in range(rank) if other != axis), axis))
+    y = emit.add("ARGMAX", [x], x.shape[:-1], "int32", axis=rank - 1, nan_mode="PROPAGATE")
+    emit.write(node.output, emit.reshape(y, shape_of(node.output)))
 
 
 def max_pool_fits(node: Node) -> Verdict:
@@ -341,24 +349,32 @@ def max_pool_fits(node: Node) -> Verdict:
 
 def emit_max_pool(emit: Emitter, node: Node) -> None:
     """Emit the maximum of every window."""
-    images, line = emit.image(node.operand(0)), node.operand(0).rank == 3
-    kernel, attrs = list(node.attrs["kernel_shape"]), window_attributes(node)
-    if line:
-        kernel, attrs = [1, *kernel], two_axes(attrs)
-    window = make_window(node.op, images.shape[1:3], kernel, ceil_mode=bool(node.attrs.get("ceil_mode", 0)), **attrs)
+    images = emit.image(node.operand(0))
+    window = plane(node, images, node.attrs["kernel_shape"])
     x, pads = emit.windows(images, window)
     shape = (x.shape[0], *window.output, x.shape[3])
-    attributes = {"kernel": kernel, "stride": list(window.strides), "pad": pads, "nan_mode": "PROPAGATE"}
+    attributes = {"kernel": list(window.kernel), "stride": list(window.strides), "pad": pads, "nan_mode": "PROPAGATE"}
     emit.write_image(node.output, emit.add("MAX_POOL2D", [x], shape, **attributes))
 
 
-_PRODUCT = (patterns.bias_per_channel, patterns.scaled_per_channel, patterns.sums_fit)
 LAYERS: dict[str, Layer] = {
-    "qconv": Layer(patterns.qconv, (*_PRODUCT, _pads_fit, _requantization_fits), _emit_product),
-    "qdense": Layer(patterns.qdense, (*_PRODUCT, _requantization_fits), _emit_product),
-    "qmatmul": Layer(patterns.qmatmul, (_batches_are_equal, _run_time_sums_fit), _emit_matmul),
-    "qbinary": Layer(patterns.qbinary, (_factors_exist,), _emit_binary),
-    "qavgpool": Layer(patterns.qavgpool, (patterns.equal_counts, _mean_fits), _emit_mean),
+    "qconv": Layer(patterns.qconv, (patterns.bias_per_channel, _pads_fit), _emit_product),
+    "qdense": Layer(patterns.qdense, (patterns.bias_per_channel,), _emit_product),
+    "qmatmul": Layer(patterns.qmatmul, (lambda match: batches_are_equal(match.a, match.b),), _emit_matmul),
+    "qbinary": Layer(patterns.qbinary, (lambda match: ranks_are_known(first(match.matched, *_COMBINE)),), _emit_binary),
+    "qavgpool": Layer(patterns.qavgpool, (patterns.equal_counts, _window_is_known), _emit_mean),
+    "qargmax": Layer(patterns.qargmax, (), _emit_arg_max),
     "qtable": Layer(patterns.qtable, (one_variable,), _emit_table),
 }
 """The quantised layers, in order of precedence."""
+
+QUANTIZATION: Rules = {
+    **dict.fromkeys(PRODUCTS, QuantizationRule(
+        weights=("int8", "uint8", "int4", "uint4"), bias=("int32", "float32"), symmetric=(),
+        checks=(QuantizationCheck(_product_fits, "quantise the weight symmetrically, or the result in larger steps"),),
+    )),
+    **dict.fromkeys(_COMBINE, QuantizationRule(checks=(QuantizationCheck(_factors_exist),))),
+    **dict.fromkeys(("AveragePool", "GlobalAveragePool"), QuantizationRule(checks=(QuantizationCheck(_mean_fits),))),
+    **dict.fromkeys(FUNCTIONS, QuantizationRule()),
+}  # fmt: skip
+"""How layers of operators are quantised."""

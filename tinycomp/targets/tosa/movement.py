@@ -6,6 +6,7 @@ import numpy as np
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.rewrite import reject
+from tinycomp.target.quantization import QuantizationRule, Rules
 from tinycomp.targets.common.checks import Verdict, all_of, constant
 from tinycomp.targets.common.quantized.reading import constant as array_of
 from tinycomp.targets.tosa.emitter import Emitter, offset_of, shape_of
@@ -148,3 +149,5 @@ RULES: dict[str, Rule] = {
     "Transpose": Rule(_emit_transpose),
 }
 """The operators, by their names in ONNX."""
+QUANTIZATION: Rules = {op: QuantizationRule(equal_scales=op in _EXTREMES) for op in RULES}
+"""How they are quantised: a maximum compares stored numbers, other operators only move them."""

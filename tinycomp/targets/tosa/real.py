@@ -6,13 +6,12 @@ import numpy as np
 
 from tinycomp.ir.graph import Node
 from tinycomp.ops.numeric import prod
-from tinycomp.ops.spatial import make_window, window_attributes
 from tinycomp.rewrite import reject
 from tinycomp.targets.common.checks import Verdict, all_of, constant, ranks
 from tinycomp.targets.common.quantized.reading import constant as array_of
 from tinycomp.targets.common.quantized.reading import limits
 from tinycomp.targets.tosa.emitter import Emitter, shape_of
-from tinycomp.targets.tosa.integer import Rule, common_order, filters, matmul, two_axes
+from tinycomp.targets.tosa.integer import Rule, batches_are_equal, common_order, matmul, plane, ranks_are_known
 from tinycomp.targets.tosa.program import Tensor
 
 _UNARY = {
@@ -28,16 +27,10 @@ _EXTREME = {"nan_mode": "PROPAGATE"}
 
 
 def _emit_unary(emit: Emitter, node: Node) -> None:
-    x = node.operand(0)
-    order = emit.order(x)
-    source = emit.read(x, order)
-    emit.write(node.output, emit.add(_UNARY[node.op], [source], source.shape), order)
-
-
-def _emit_clamp(emit: Emitter, node: Node) -> None:
-    x = node.operand(0)
-    order = emit.order(x)
-    emit.write(node.output, emit.clamp(emit.read(x, order), *limits(node.output)), order)
+    order = emit.order(node.operand(0))
+    x = emit.read(node.operand(0), order)
+    y = emit.add(_UNARY[node.op], [x], x.shape) if node.op in _UNARY else emit.clamp(x, *limits(node.output))
+    emit.write(node.output, y, order)
 
 
 def _emit_binary(emit: Emitter, node: Node) -> None:
@@ -55,11 +48,10 @@ def _combined(emit: Emitter, op: str, a: Tensor, b: Tensor, shape: list[int] | t
 
 
 def _emit_conv(emit: Emitter, node: Node) -> None:
-    line, weight, given = node.operand(0).rank == 3, array_of(node.inputs[1]), node.const(2)
-    attrs = two_axes(window_attributes(node)) if line else window_attributes(node)
+    weight, given = array_of(node.inputs[1]), node.const(2)
     images, bias = emit.image(node.operand(0)), np.zeros(len(weight), np.float32) if given is None else given
-    window = make_window("Conv", images.shape[1:3], filters(weight).shape[2:], **attrs)
-    emit.write_image(node.output, emit.convolve(images, filters(weight), bias, window, node.attrs.get("group", 1)))
+    window = plane(node, images, weight.shape[2:])
+    emit.write_image(node.output, emit.convolve(images, weight, bias, window, node.attrs.get("group", 1)))
 
 
 def _transposes_plainly(node: Node) -> Verdict:
@@ -107,16 +99,8 @@ def _emit_gemm(emit: Emitter, node: Node) -> None:
     weight = (weight if node.attrs.get("transB", 0) else weight.T)[:, :, None, None]
     bias = np.zeros(len(weight), np.float32) if given is None else np.broadcast_to(given.reshape(-1), (len(weight),))
     x = emit.matrix(node.operand(0))
-    y = emit.convolve(x, weight, np.ascontiguousarray(bias), make_window("Conv", x.shape[1:3], (1, 1)), 1)
+    y = emit.convolve(x, weight, np.ascontiguousarray(bias), plane(node, x, (1, 1)), 1)
     emit.write(node.output, emit.reshape(y, shape_of(node.output)))
-
-
-def _is_batch(node: Node) -> Verdict:
-    a, b = node.operand(0).shape, node.operand(1).shape
-    if a is None or b is None or len(a) < 2 or len(b) < 2:
-        return reject("ranks are not known, or there is a vector")
-    same = a[:-2] == b[:-2] or all(size == 1 for size in b[:-2])
-    return same or reject(f"batches {list(a[:-2])} and {list(b[:-2])} are not equal")
 
 
 def _emit_matmul(emit: Emitter, node: Node) -> None:
@@ -137,7 +121,8 @@ def _emit_reduce(emit: Emitter, node: Node) -> None:
     axes, x = _axes_of(node), node.operand(0)
     y = _reduced(emit, _REDUCE[node.op], emit.read(x), axes)
     if node.op == "ReduceMean":
-        y = _combined(emit, "MUL", y, _like(emit, 1 / prod([shape_of(x)[axis] for axis in axes]), y), y.shape)
+        share = np.full([1] * len(y.shape), 1 / prod([shape_of(x)[axis] for axis in axes]), np.float32)
+        y = _combined(emit, "MUL", y, emit.program.const(share), y.shape)
     emit.write(node.output, emit.reshape(y, shape_of(node.output)))
 
 
@@ -147,10 +132,6 @@ def _reduced(emit: Emitter, op: str, x: Tensor, axes: list[int]) -> Tensor:
         extreme = _EXTREME if op in ("REDUCE_MAX", "REDUCE_MIN") else {}
         x = emit.add(op, [x], shape, axis=axis, **extreme)
     return x
-
-
-def _like(emit: Emitter, number: float, x: Tensor) -> Tensor:
-    return emit.program.const(np.full([1] * len(x.shape), number, np.float32))
 
 
 def _emit_softmax(emit: Emitter, node: Node) -> None:
@@ -171,15 +152,10 @@ def _counts_equally(node: Node) -> Verdict:
 
 
 def _emit_mean(emit: Emitter, node: Node) -> None:
-    images, attrs = emit.image(node.operand(0)), window_attributes(node)
-    kernel = list(node.attrs.get("kernel_shape", images.shape[1:3]))
-    window = make_window(node.op, images.shape[1:3], kernel, **attrs)
+    images = emit.image(node.operand(0))
+    window = plane(node, images, node.attrs.get("kernel_shape", images.shape[1:3]))
     x, pads = emit.windows(images, window)
     emit.write_image(node.output, emit.average(x, window, pads))
-
-
-def _ranks_are_known(node: Node) -> Verdict:
-    return all(v is None or v.rank is not None for v in node.inputs) or reject("a rank is unknown")
 
 
 def _opset_13(node: Node) -> Verdict:
@@ -188,16 +164,16 @@ def _opset_13(node: Node) -> Verdict:
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(_UNARY, Rule(_emit_unary)),
-    **dict.fromkeys(_BINARY, Rule(_emit_binary, _ranks_are_known)),
-    **dict.fromkeys(_REDUCE, Rule(_emit_reduce, all_of(constant(1), _ranks_are_known))),
+    **dict.fromkeys(_BINARY, Rule(_emit_binary, ranks_are_known)),
+    **dict.fromkeys(_REDUCE, Rule(_emit_reduce, all_of(constant(1), ranks_are_known))),
     "AveragePool": Rule(_emit_mean, all_of(ranks(4), _counts_equally)),
-    "Clip": Rule(_emit_clamp, constant(1, 2)),
+    "Clip": Rule(_emit_unary, constant(1, 2)),
     "Conv": Rule(_emit_conv, all_of(ranks(3, 4), constant(1, 2))),
     "ConvTranspose": Rule(_emit_conv_transpose, all_of(ranks(4), constant(1, 2), _transposes_plainly)),
     "Gemm": Rule(_emit_gemm, _is_plain_gemm),
     "GlobalAveragePool": Rule(_emit_mean, ranks(4)),
-    "MatMul": Rule(_emit_matmul, _is_batch),
-    "Relu": Rule(_emit_clamp),
-    "Softmax": Rule(_emit_softmax, all_of(_opset_13, _ranks_are_known)),
+    "MatMul": Rule(_emit_matmul, lambda node: batches_are_equal(node.operand(0), node.operand(1))),
+    "Relu": Rule(_emit_unary),
+    "Softmax": Rule(_emit_softmax, all_of(_opset_13, ranks_are_known)),
 }
 """The operators, by their names in ONNX."""

@@ -12,8 +12,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tinycomp
 from tinycomp.ops.spatial import Window
+from tinycomp.targets.c.codegen.strips import Compute, Move
 from tinycomp.targets.c.ops import conv_strips
-from tinycomp.targets.c.ops.conv_strips import Compute, Move, best_schedule, part_of, schedule
+from tinycomp.targets.c.ops.conv_strips import X, best_schedule, in_strips, part_of, read_of
 
 
 def extent(kernel: int, dilation: int) -> int:
@@ -51,7 +52,7 @@ def test_every_line_is_computed_once_from_lines_that_are_there(windows: list[Win
     wanted = [x]
     for window in windows:
         wanted.append(computed(window, wanted[-1]) % 9973)
-    plan = schedule(windows, lines)
+    plan = in_strips(windows, lines)
     rooms = [np.full(room, -1) for room in plan.rooms]
     result, done = np.full(windows[-1].output[0], -1), [0] * len(windows)
     for step in plan.steps:
@@ -60,13 +61,14 @@ def test_every_line_is_computed_once_from_lines_that_are_there(windows: list[Win
             rooms[step.link][: step.count] = rooms[step.link][step.source : step.source + step.count]
             continue
         operand = rooms[step.link - 1] if step.link else x
-        read = operand[step.reads_at : step.reads_at + len(step.reads)]
-        np.testing.assert_array_equal(read, wanted[step.link][step.reads.start : step.reads.stop])
+        reads = read_of(windows[step.link]).of(step.lines)
+        at, reads_at = step.lines.start - step.first, reads.start - step.firsts.get(X, 0)
+        read = operand[reads_at : reads_at + len(reads)]
+        np.testing.assert_array_equal(read, wanted[step.link][reads.start : reads.stop])
         written = computed(part_of(windows[step.link], step), read) % 9973
         assert step.lines.start == done[step.link], "in order, and once"
         done[step.link] = step.lines.stop
-        assert step.is_last == (step.lines.stop == windows[step.link].output[0])
-        (result if step.link == len(windows) - 1 else rooms[step.link])[step.at : step.at + len(written)] = written
+        (result if step.link == len(windows) - 1 else rooms[step.link])[at : at + len(written)] = written
     assert done[-1] == windows[-1].output[0]
     np.testing.assert_array_equal(result, wanted[-1])
 
@@ -78,9 +80,9 @@ def test_strips_are_as_wide_as_the_cache_allows(monkeypatch: pytest.MonkeyPatch)
     whole = best_schedule([same, same], [half // 64])
     assert [type(step) for step in whole.steps] == [Compute, Compute]
     narrow = best_schedule([same, same], [half // 12])
-    assert narrow.rooms == schedule([same, same], 8).rooms == [10]
+    assert narrow.rooms == in_strips([same, same], 8).rooms == [10, 0]
     least = best_schedule([same, same], [half])
-    assert least.rooms == schedule([same, same], conv_strips.FEWEST_LINES).rooms
+    assert least.rooms == in_strips([same, same], conv_strips.FEWEST_LINES).rooms
 
 
 def network(layers: list[dict[str, Any]], channels: int, size: int, batch: int) -> Any:

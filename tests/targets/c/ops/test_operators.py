@@ -43,7 +43,8 @@ def test_between_channels_last_neighbours(op):
 
 ELSEWHERE = {
     "Col2Im", "ConstantOfShape", "Det", "Dropout", "GridSample", "If", "Loop", "RandomNormal", "RandomNormalLike",
-    "RandomUniform", "RandomUniformLike", "Range", "RoiAlign", "RotaryEmbedding", "Shape", "Size", "TfIdfVectorizer",
+    "RandomUniform", "RandomUniformLike", "Range", "RegexFullMatch", "RoiAlign", "RotaryEmbedding", "Shape", "Size",
+    "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer",
 }  # fmt: skip
 """What folds away where sizes are known (test_sizes.py), or has a file of its own here or beside the definitions."""
 

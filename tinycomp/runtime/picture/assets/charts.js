@@ -1,4 +1,5 @@
-// Charts over time: the calls of a profiled run, and the buffers of an arena. Both zoom and pan along time alone.
+// Charts over time: the calls of a profiled run, the buffers of an arena, and what layers lose. All zoom and pan
+// along time alone.
 
 class Chart {
   constructor(holder, theme, events) {
@@ -227,4 +228,77 @@ class ArenaChart extends Chart {
       };
     }).sort((a, b) => b.height - a.height);
   }
+}
+
+// Signal to noise of every layer, in order, and below it where its errors lie, in steps.
+class AccuracyChart extends Chart {
+  constructor(holder, picture, theme, events) {
+    super(holder, theme, events);
+    this.picture = picture;
+    this.accuracy = picture.data.accuracy;
+    this.canvas.ariaLabel = "Layers from left to right: signal to noise upwards, and errors in steps below";
+  }
+
+  extent() { return Math.max(1, this.accuracy.layers.length); }
+
+  label(value) { return Number.isInteger(value) ? `layer ${value + 1}` : ""; }
+
+  items(w, h) {
+    const {accuracy, theme, picture} = this;
+    const count = this.extent();
+    const rows = accuracy.edges.length + 1;
+    const names = 18;
+    const room = (h - 26 - names) * 0.68;
+    const cell = (h - 34 - names - room) / rows;
+    const most = largest(accuracy.layers, (layer) => Math.max(0, ...[layer.best, layer.alone, layer.here].filter(isFinite)), 1);
+    const kinds = [["alone", 0.55], ["here", 0.3], ["target", 0.8]].filter(([kind]) => accuracy.layers.some((layer) => layer[kind] !== null));
+    const found = [];
+    accuracy.layers.forEach((layer, at) => {
+      const nodes = picture.graph.nodes.filter((node) => node.layer === at).map((node) => node.index);
+      const chosen = picture.selected && picture.selected.layer === at;
+      const departs = layer.departs || layer.target_departs;
+      const own = departs ? theme.hot : theme.colour(picture.data.targets[0]);
+      const tip = accuracyFacts(accuracy, layer).map(([name, text]) => (text ? `${name}: ${text}` : "")).filter(Boolean).join("\n");
+      const bar = (from, until, decibels, colour) => {
+        const height = Math.max(1, (Math.min(most, Math.max(0, decibels)) / most) * room);
+        found.push({start: (at + from) / count, end: (at + until) / count, top: names + 4 + room - height, height, colour, text: "", tip, nodes});
+      };
+      found.push({start: at / count, end: (at + 1) / count, top: 2, height: names, colour: theme.panel, text: layer.name, tip, nodes, isChosen: chosen});
+      bar(0.02, 0.98, layer.best ?? 0, mixed(theme.node, theme.muted, 0.18));
+      kinds.forEach(([kind, share], place) => {
+        const width = 0.8 / kinds.length;
+        bar(0.1 + place * width, 0.1 + (place + 1) * width, layer[kind] ?? most, mixed(theme.node, own, departs ? 1 : share));
+      });
+      const top = largest(layer.histogram, (share) => share, 1e-9);
+      layer.histogram.forEach((share, bin) => {
+        if (!share) return;
+        found.push({
+          start: (at + 0.1) / count, end: (at + 0.9) / count, top: names + 12 + room + (rows - 1 - bin) * cell, height: cell, nodes,
+          colour: mixed(theme.node, own, 0.12 + 0.88 * Math.sqrt(share / top)), text: "",
+          tip: `${layer.name}\n${percent(share)} of the numbers are ${binText(accuracy.edges, bin)} steps off`,
+        });
+      });
+    });
+    return found;
+  }
+}
+
+function binText(edges, bin) {
+  if (bin === 0) return `less than ${edges[0]}`;
+  return bin === edges.length ? `more than ${edges[bin - 1]}` : `${edges[bin - 1]} to ${edges[bin]}`;
+}
+
+// What is known of a layer, as pairs of a name and a text.
+function accuracyFacts(accuracy, layer) {
+  const ratio = (decibels) => (decibels === null ? "exact" : `${decibels.toFixed(1)} dB`);
+  const isOnTarget = layer.apart !== null;
+  return [
+    ["layer", layer.name],
+    ["rounding alone", ratio(layer.best)],
+    ["layer by itself", `${ratio(layer.alone)}${layer.departs ? ", departs" : ""}`],
+    ["with those before", ratio(layer.here)],
+    ["on the target", isOnTarget ? ratio(layer.target) : ""],
+    ["target beside the model", isOnTarget ? `${ratio(layer.agreement)}, up to ${layer.apart} steps${layer.target_departs ? ", departs" : ""}` : ""],
+    ["outside of the range", layer.clipped ? percent(layer.clipped) : ""],
+  ];
 }

@@ -28,6 +28,7 @@ function nodeDetails(picture, node, theme, events) {
     });
     parts.push(toggle);
   }
+  if (node.layer >= 0) parts.push(element("h3", {}, "Signal to noise"), facts(accuracyFacts(data.accuracy, data.accuracy.layers[node.layer])));
   parts.push(...section("Why not elsewhere", node.reasons.map((index) => reasonItem(data.reasons[index], theme)), "ol"));
   parts.push(...section("Reads", valueItems(data, node.reads)), ...section("Gives", valueItems(data, node.writes)));
   const calls = callsOf(picture, node);

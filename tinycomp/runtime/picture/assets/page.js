@@ -142,6 +142,14 @@ pictures.forEach((picture, place) => {
       return chart;
     });
   }
+  if (picture.data.accuracy) {
+    addTab(`accuracy${mark}`, `Accuracy${of}`, (holder, tab) => {
+      holder.append(element("div", {className: "tools"}, element("span", {className: "count"}, picture.data.accuracy.verdict)));
+      const chart = new AccuracyChart(holder, picture, theme, events);
+      tab.follow = follow(chart);
+      return chart;
+    });
+  }
   if (picture.data.arenas.some((arena) => arena.blocks.length)) {
     addTab(`memory${mark}`, `Memory${of}`, (holder, tab) => {
       const arenas = picture.data.arenas.filter((arena) => arena.blocks.length);
@@ -316,7 +324,8 @@ document.addEventListener("keydown", (event) => {
   commands[keys[event.key]]();
 });
 $("heat").addEventListener("change", () => setHeat($("heat").value));
-for (const option of $("heat").options) option.disabled = option.value === "seconds" && !views.some((view) => view.profile);
+const isKnown = {seconds: (view) => view.profile, loss: (view) => view.accuracy};
+for (const option of $("heat").options) option.disabled = option.value in isKnown && !views.some(isKnown[option.value]);
 
 $("splitter").addEventListener("pointerdown", (event) => {
   $("splitter").setPointerCapture(event.pointerId);

@@ -18,6 +18,8 @@ class Graph {
       takes: data.inputs, gives: data.outputs, children: [], isOpen: true, calls: [], reasons: [], attributes: {},
     };
     for (const node of this.nodes) {
+      const layer = node.layer < 0 ? null : data.accuracy.layers[node.layer];
+      node.loss = layer && layer.best !== null && layer.alone !== null ? Math.max(0, layer.best - layer.alone) : 0;
       node.scope = node.parent < 0 ? this.root : this.nodes[node.parent];
       node.scope.children.push(node);
     }
@@ -47,6 +49,7 @@ class Graph {
     this.maxima = {
       seconds: largest(this.nodes, (node) => (node.kind === "region" ? 0 : node.seconds || 0)),
       macs: largest(this.nodes, (node) => (["region", "control"].includes(node.kind) ? 0 : node.macs)),
+      loss: largest(this.nodes, (node) => node.loss),
     };
     this.totals = {
       seconds: data.profile ? data.profile.seconds : 0,
@@ -599,6 +602,7 @@ class Picture {
       return `${duration(node.seconds)} · ${percent(node.seconds / this.graph.totals.seconds)}`;
     }
     if (this.heat === "macs" && node.macs) return `${si(node.macs)} MACs · ${percent(node.macs / this.graph.totals.macs)}`;
+    if (this.heat === "loss" && node.loss) return `${node.loss.toFixed(1)} dB lost`;
     if (node.kind === "region") return [node.macs ? `${si(node.macs)} MACs` : "", duration(node.seconds)].filter(Boolean).join(" · ");
     return "";
   }

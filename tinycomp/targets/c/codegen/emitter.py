@@ -16,6 +16,7 @@ from tinycomp.memory.planner import Arena, Lifetime, placed_above, plan_arena, p
 from tinycomp.runtime.native.library import kernel_named
 from tinycomp.runtime.native.program import (
     ABSENT,
+    SPAN,
     ArenaBuffer,
     Block,
     BufferSpec,
@@ -27,6 +28,7 @@ from tinycomp.runtime.native.program import (
     Operand,
     Program,
     TableWord,
+    Texts,
 )
 from tinycomp.symbolic import (
     Expression,
@@ -38,6 +40,16 @@ from tinycomp.symbolic import (
     product,
     substitute,
     typical,
+)
+from tinycomp.targets.c.codegen.texts import (
+    DTYPE,
+    KnownTexts,
+    has_texts,
+    heap_bytes,
+    heap_makers,
+    heap_specs,
+    incoming_bytes,
+    makes_heap,
 )
 from tinycomp.targets.c.options import Settings
 from tinycomp.targets.common.checks import sized_type
@@ -116,6 +128,19 @@ class Call:
     control: Control | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Heap:
+    """Where texts lie.
+
+    Attributes:
+        view: The heap.
+        nbytes: Its size.
+    """
+
+    view: View
+    nbytes: Size
+
+
 Over = Mapping[Buffer, tuple[Buffer, int]]
 """By buffer another one in whose memory it lies, and how many bytes it begins before that."""
 Rewrite = Callable[[Sequence[Call], Callable[[np.ndarray], View]], tuple[list[Call], Over]]
@@ -130,6 +155,7 @@ class Emitter:
         graph: The region's graph: every dimension is a number or an expression, and layouts are assigned.
         settings: What the user asks of the compilation.
         most: The most that sizes may be which a run finds out, by their symbols.
+        known: The texts that the program knows.
         derived: Where other forms of values lie that several calls read, by whatever names them.
         lower_body: Makes the program of a body, given its graph and a name.
         outer: Of a body: what holds the constants of everything.
@@ -148,10 +174,16 @@ class Emitter:
     _postponed: dict[Value, tuple[Strided, Callable[[], None]]] = field(default_factory=dict)
     _unwritten: dict[Value, Callable[[], None]] = field(default_factory=dict)
     _tables: dict[Buffer, list[tuple[int, Expression]]] = field(default_factory=dict)
+    _heaps: dict[Node | None, Heap] = field(default_factory=dict)
+    known: KnownTexts = field(default_factory=KnownTexts)
 
     def __post_init__(self) -> None:
         if self.outer is not None:
             self._constants = self.outer._constants
+        elif has_texts(self.graph):
+            self.known = KnownTexts.of(self.graph)
+            size = incoming_bytes(self.known)
+            self._heaps[None] = Heap(View(Buffer(size, "input", len(self.graph.inputs))), size)
         for index, value in enumerate(self.graph.inputs):
             self._views[value] = View(Buffer(nbytes(tensor(value.type)), "input", index))
 
@@ -159,7 +191,8 @@ class Emitter:
         """Return where a value lies, placing it on first use."""
         if value not in self._views:
             if value.const is not None:
-                self._views[value] = self.constant(in_memory_order(value))
+                is_text = value.dtype == DTYPE
+                self._views[value] = self.constant(self.known.spans(value.const) if is_text else in_memory_order(value))
                 return self._views[value]
             self._views[value] = self._place(value)
             if value in self._postponed:
@@ -249,6 +282,20 @@ class Emitter:
         """Return a new arena buffer of ``size`` bytes."""
         return View(Buffer(size))
 
+    def heap(self, value: Value) -> Heap:
+        """Return where the texts of a value lie, making the heap of the node that needs one of its own."""
+        maker = next(iter(heap_makers(value)), None)
+        if maker not in self._heaps:
+            assert maker is not None, value
+            assert makes_heap(maker), value
+            size = self.most_of(heap_bytes(self.known, maker.output))
+            self._heaps[maker] = Heap(self.scratch(size), size)
+        return self._heaps[maker]
+
+    def most_of(self, size: Size) -> Size:
+        """Return a size for the most that a run may find of sizes that it follows from."""
+        return self._room(Buffer(size))
+
     def alias(self, value: Value, of: View) -> None:
         """Let ``value`` lie where ``of`` lies."""
         assert value not in self._views, value
@@ -308,6 +355,8 @@ class Emitter:
         """
         left = self._place_outputs()
         inputs = tuple(_input_spec(v) for v in self.graph.inputs)
+        texts, heaps = self._texts()
+        inputs += heap_specs(self.known) if texts is not None else ()
         shown = any(spec.elements or any(isinstance(dim, Expression) for dim in spec.shape) for spec in inputs)
         is_symbolic = bool(self.most) or shown
         setup = self._move_setup() if is_symbolic else 0
@@ -322,7 +371,7 @@ class Emitter:
         instructions = tuple([_instruction(call, places) for call in self.calls])
         arrays = () if self.outer is not None else self._constants.values()
         constants = tuple([np.ascontiguousarray(array) for _, array in arrays])
-        outputs = tuple(_spec(n, v) for n, v in zip(self.graph.output_names, self.graph.outputs, strict=True))
+        outputs = tuple(_spec(n, v) for n, v in zip(self.graph.output_names, self.graph.outputs, strict=True)) + heaps
         if not is_symbolic:
             blocks = tuple([
                 Block(at, life.size, life.first, life.last, tied[number][0] if number in tied else None)
@@ -336,8 +385,26 @@ class Emitter:
             name, inputs, outputs, constants, 0, instructions,
             left=tuple([Left(index, _operand(view, places)) for index, view in left.items()]),
             arena=tuple([ArenaBuffer(self._room(b), below) for b, below in zip(lives, above, strict=True)]),
-            tables=self._table_words(), setup=setup,
+            tables=self._table_words(), setup=setup, texts=texts,
         )  # fmt: skip
+
+    def _texts(self) -> tuple[Texts | None, tuple[BufferSpec, ...]]:
+        """Return which inputs and outputs are texts, and the outputs that are heaps of these."""
+        if None not in self._heaps:
+            return None, ()
+        spans: list[tuple[int, int]] = []
+        heaps: dict[Buffer, BufferSpec] = {}
+        for index, value in enumerate(self.graph.outputs):
+            if value.dtype != DTYPE:
+                continue
+            heap = self.heap(value)
+            buffer, name = heap.view.buffer, f"{self.graph.output_names[index]}: texts"
+            if buffer.space == "arena":
+                buffer.space, buffer.index = "output", len(self.graph.outputs) + len(heaps)
+                heaps[buffer] = BufferSpec(name, "uint8", (heap.nbytes,))
+            spans.append((index, -1 if buffer.space == "input" else buffer.index))
+        inputs = [index for index, value in enumerate(self.graph.inputs) if value.dtype == DTYPE]
+        return Texts(tuple(inputs), tuple(spans), self.known.prefix), tuple(heaps.values())
 
     def _table_words(self) -> tuple[TableWord, ...]:
         return tuple([TableWord(table.index, i, word) for table, words in self._tables.items() for i, word in words])
@@ -351,7 +418,7 @@ class Emitter:
         left: dict[int, View] = {}
         for index, value in enumerate(self.graph.outputs):
             view, size = self.view(value), nbytes(tensor(value.type))
-            if self._is_found(size):
+            if any(map(self._is_found, (size, *(value.sizes or ())))):
                 if view.buffer.space != "arena":
                     view, source = self.scratch(size), view
                     self._copy_bytes(view, source, size)
@@ -498,7 +565,7 @@ def _instruction(call: Call, places: _Places) -> Instruction:
 
 def _spec(name: str, value: Value) -> BufferSpec:
     type_, shape = sized_type(value)
-    return BufferSpec(name, type_.dtype, shape)
+    return BufferSpec(name, SPAN if type_.dtype == DTYPE else type_.dtype, shape)
 
 
 def _input_spec(value: Value) -> BufferSpec:

@@ -28,6 +28,7 @@ from tinycomp.targets.c.codegen.epilogue import ANCHORS, spelled_out
 from tinycomp.targets.c.codegen.fusion_groups import FusionGroup, find_fusion_groups
 from tinycomp.targets.c.codegen.least_memory import lower_peak
 from tinycomp.targets.c.codegen.rules import LoweringRule
+from tinycomp.targets.c.codegen.texts import has_texts, takes_texts
 from tinycomp.targets.c.options import Settings
 from tinycomp.targets.c.quantized.unsigned import MakeUnsigned
 from tinycomp.targets.common.composites import own_parameters
@@ -59,7 +60,7 @@ def _of_graph(name: str, graph: Graph, table: Table, settings: Settings, outer: 
     is_symbolic = _name_sizes(graph, "" if outer is None else f"{name}:")
     declared = declared_rows(graph)
     most = name_rows(graph)
-    is_symbolic = is_symbolic or bool(most)
+    is_symbolic = is_symbolic or bool(most) or (outer is None and has_texts(graph))
     demanded = (*_within_bounds(graph), *_conditions(graph)) if is_symbolic and outer is None else ()
     shapes = [tensor(v.type).sizes or () for v in graph.inputs]
     with symbolic.expecting(symbolic.expected_sizes(shapes)), symbolic.expecting(_typical(most)):
@@ -257,8 +258,9 @@ def _lower(emit: Emitter, node: Node, table: Table) -> None:
 
 
 def _steps_alone(node: Node, table: Table) -> Steps | None:
-    build = rule_of(node, table).build
-    if build is None:
+    rule = rule_of(node, table)
+    build = rule.build
+    if build is None or (rule.lower is not None and takes_texts(node)):
         return None
     steps = Steps()
     build(steps, node)
@@ -285,6 +287,8 @@ def _emit_group(emit: Emitter, group: FusionGroup, table: Table) -> None:
 
 def rule_of(node: Node, table: Table) -> LoweringRule:
     """Return the rule of a node; a composite without a rule of its own has that of its anchor.
+
+    The anchor of ``c.conv`` is the Conv, to which bias, residual and activation are fused.
 
     Raises:
         TargetError: If there is none.

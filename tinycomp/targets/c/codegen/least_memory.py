@@ -176,7 +176,7 @@ class _Search:
         works, links, whole = found
         total = works[-1].lines
         for lines in dict.fromkeys(min(lines, total) for lines in (*LINES, total)):
-            plan = schedule(works, links, whole, lines)
+            plan = schedule([work.lines for work in works], links, whole, lines)
             strips = Strips(self.uses.calls[first : last + 1], works, links, whole, plan)
             if last > first:
                 yield strips

@@ -38,7 +38,8 @@ class LoweringRule:
 
     Attributes:
         check: Whether it takes a node of this operator.
-        lower: Emits the kernel calls of one node, or None for an element-wise operator.
+        lower: Emits the kernel calls of one node; None for an element-wise operator, or what does so where its operands
+            are texts.
         layout: Which memory orders it takes and gives.
         build: Adds the steps of an element-wise operator to its fusion group's program.
         unsigned: Whether its kernel takes 8-bit data as uint8 only.
@@ -78,13 +79,19 @@ class LoweringRules:
 
         return register
 
-    def element(self, *ops: str, check: Check) -> Callable[[Build], Build]:
-        """Register the decorated function as that which adds the steps of ``ops`` to a fusion group's program."""
+    def element(self, *ops: str, check: Check, texts: Lower | None = None) -> Callable[[Build], Build]:
+        """Register the decorated function as that which adds the steps of ``ops`` to a fusion group's program.
+
+        Args:
+            ops: Names of operators.
+            check: Whether the target takes a node of them.
+            texts: The lowering of nodes whose operands are texts.
+        """
 
         def register(function: Build) -> Build:
             for op in ops:
                 assert ("", op) not in self.by_op, op
-                self.by_op["", op] = LoweringRule(check, None, LayoutRule.FOLLOW, function)
+                self.by_op["", op] = LoweringRule(check, texts, LayoutRule.FOLLOW, function)
             return function
 
         return register

@@ -66,19 +66,18 @@ Links = Sequence[Sequence[tuple[int, Read]]]
 """For each call of a segment, the calls that read its result, and how."""
 
 
-def schedule(works: Sequence[LineWork], links: Links, kept_whole: frozenset[int], lines: int) -> Schedule:
+def schedule(heights: Sequence[int], links: Links, kept_whole: frozenset[int], lines: int) -> Schedule:
     """Return how calls are computed in strips.
 
     Args:
-        works: The calls.
+        heights: The lines of the result of each call.
         links: Who reads the result of each.
         kept_whole: Those whose results are wanted whole.
         lines: Lines of the last result in a strip.
 
-    >>> from tinycomp.targets.c.codegen.lines import LineWork, Read
+    >>> from tinycomp.targets.c.codegen.lines import Read
     >>> three = Read(1, 8, 16, 3, 1, 1)
-    >>> work = LineWork(8, 16, (three,), lambda lines: ({}, {}))
-    >>> for step in schedule([work, work], [[(1, three)], []], frozenset({1}), 4).steps:
+    >>> for step in schedule([8, 8], [[(1, three)], []], frozenset({1}), 4).steps:
     ...     print(step)
     Compute(link=0, lines=range(0, 5), first=0, firsts={})
     Compute(link=1, lines=range(0, 4), first=0, firsts={1: 0})
@@ -86,7 +85,7 @@ def schedule(works: Sequence[LineWork], links: Links, kept_whole: frozenset[int]
     Compute(link=0, lines=range(5, 8), first=3, firsts={})
     Compute(link=1, lines=range(4, 8), first=0, firsts={1: 3})
     """
-    count, total = len(works), works[-1].lines
+    count, total = len(heights), heights[-1]
     done, first, rooms = [0] * count, [0] * count, [0] * count
     steps: list[Compute | Move] = []
     sources = [
@@ -96,14 +95,14 @@ def schedule(works: Sequence[LineWork], links: Links, kept_whole: frozenset[int]
         ends = [0] * count
         for link in reversed(range(count)):
             is_last = strip >= total and link in kept_whole
-            own = min(strip, total) if link == count - 1 else works[link].lines if is_last else 0
+            own = min(strip, total) if link == count - 1 else heights[link] if is_last else 0
             asked = [read.of(range(ends[to] - 1, ends[to])).stop for to, read in links[link] if ends[to]]
             ends[link] = max([own, done[link], *asked])
         for link, end in enumerate(ends):
             if end == done[link]:
                 continue
             if link not in kept_whole:
-                move = _moved(link, works, links, done, first)
+                move = _moved(link, heights, links, done, first)
                 steps += [move] if move is not None else []
                 rooms[link] = max(rooms[link], end - first[link])
             firsts = {operand: first[of] for operand, of in sources[link].items() if of not in kept_whole}
@@ -112,9 +111,9 @@ def schedule(works: Sequence[LineWork], links: Links, kept_whole: frozenset[int]
     return Schedule(steps, rooms)
 
 
-def _moved(link: int, works: Sequence[LineWork], links: Links, done: Sequence[int], first: list[int]) -> Move | None:
+def _moved(link: int, heights: Sequence[int], links: Links, done: Sequence[int], first: list[int]) -> Move | None:
     """Let the room of a result begin with the first line that is wanted again; return the move that this takes."""
-    wanted = [read.of(range(done[to], done[to] + 1)).start for to, read in links[link] if done[to] < works[to].lines]
+    wanted = [read.of(range(done[to], done[to] + 1)).start for to, read in links[link] if done[to] < heights[to]]
     begin = min([done[link], *wanted])
     kept, by = done[link] - begin, begin - first[link]
     if not by or kept > by:  # they would overlap

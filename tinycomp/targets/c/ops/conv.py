@@ -26,7 +26,8 @@ from tinycomp.targets.c.codegen.epilogue import IDENTITY, Activation, Fused, bia
 from tinycomp.targets.c.codegen.images import FLOAT, Pixels, pixels_of, pixels_to, residual_of, spaced
 from tinycomp.targets.c.codegen.placement import emit_copy
 from tinycomp.targets.c.codegen.rules import LoweringRules, known
-from tinycomp.targets.c.ops.conv_strips import Move, best_schedule, chain, part_of
+from tinycomp.targets.c.codegen.strips import Move
+from tinycomp.targets.c.ops.conv_strips import X, best_schedule, chain, part_of, read_of
 from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, float32, ranks, settled, sized_type
 
 FAMILY = LoweringRules()
@@ -188,7 +189,7 @@ def emit_chain(emit: Emitter, links: Sequence[Convolution]) -> None:
     plan = best_schedule(windows, bytes_of[:-1])
     rooms = [
         Pixels(emit.scratch(lines * size), link.shape.out_channels)
-        for lines, size, link in zip(plan.rooms, bytes_of, links, strict=False)
+        for lines, size, link in zip(plan.rooms[:-1], bytes_of, links, strict=False)
     ]
     x, y, batch = _read(emit, links[0]), _written(emit, links[-1]), int(links[0].shape.batch)
     for image_number in range(batch):
@@ -203,13 +204,16 @@ def emit_chain(emit: Emitter, links: Sequence[Convolution]) -> None:
             whole = image_number * prod(window.output) + step.lines.start * line
             before = rooms[step.link - 1] if step.link else x.from_pixel(image_number * prod(window.sizes))
             images = Images(
-                y.from_pixel(whole) if link is links[-1] else rooms[step.link].from_pixel(step.at * line),
-                before.from_pixel(step.reads_at * window.sizes[1]),
+                y.from_pixel(whole)
+                if link is links[-1]
+                else rooms[step.link].from_pixel((step.lines.start - step.first) * line),
+                before.from_pixel((read_of(window).of(step.lines).start - step.firsts.get(X, 0)) * window.sizes[1]),
                 None if link.residual is None else link.residual.from_pixel(whole),
             )
             shape = replace(link.shape, batch=1, window=cast("Window[Size]", part_of(window, step)))
             emit_conv(emit, link.node, images, (emit.view(link.weights), link.bias), shape, link.fused.activation)
-            if step.is_last and image_number == batch - 1 and link is not links[-1]:
+            is_last = step.lines.stop == window.output[0]
+            if is_last and image_number == batch - 1 and link is not links[-1]:
                 emit.count_macs(symbolic_macs([link.node]))
 
 

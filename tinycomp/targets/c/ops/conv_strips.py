@@ -10,17 +10,20 @@ twice, and nothing otherwise: results are the same to the bit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ops.spatial import Window
 from tinycomp.runtime.native.processor import cache_bytes
+from tinycomp.targets.c.codegen.lines import Read
+from tinycomp.targets.c.codegen.strips import Compute, Schedule, schedule
 
 LEAST_CACHE = 1 << 20
 """Bytes of a second-level cache that strips pay for; with 512 KB they were measured not to (Zen 3)."""
 FEWEST_LINES = 2
 FLOAT = 4
+X = 1
+"""The operand of a convolution that is its image."""
 
 
 def cache() -> int:
@@ -88,98 +91,21 @@ def _is_depthwise(node: Node) -> bool:
     return weights is not None and weights[1] == 1 and weights[0] == node.attrs.get("group", 1)
 
 
-@dataclass(frozen=True)
-class Compute:
-    """Lines of one result that a call computes.
-
-    Attributes:
-        link: Which convolution of the chain.
-        lines: Which lines of its result.
-        reads: Which lines of its operand that takes.
-        at: Where the first of ``lines`` goes: a line of the result's room.
-        reads_at: Where the first of ``reads`` is: a line of the operand's room.
-        is_last: Whether the result is complete then.
-    """
-
-    link: int
-    lines: range
-    reads: range
-    at: int
-    reads_at: int
-    is_last: bool
+def read_of(window: Window[int]) -> Read:
+    """Return which lines of its operand, without padding, a convolution's lines follow from."""
+    return Read(X, window.sizes[0], 0, window.extents[0], window.strides[0], window.before[0])
 
 
-@dataclass(frozen=True)
-class Move:
-    """Lines of one result that are read once more: from ``source`` on, ``count`` of its room move to its beginning."""
-
-    link: int
-    source: int
-    count: int
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """The calls for one image, in order.
-
-    Attributes:
-        steps: The calls.
-        rooms: Lines that are held of each result but the last.
-    """
-
-    steps: Sequence[Compute | Move]
-    rooms: Sequence[int]
-
-
-def schedule(windows: Sequence[Window[int]], lines: int) -> Schedule:
+def in_strips(windows: Sequence[Window[int]], lines: int) -> Schedule:
     """Return how a chain is computed in strips.
 
     Args:
         windows: The geometry of each convolution, whose padding is less than its kernel's extent.
         lines: Lines of the last result in a strip.
-
-    >>> same = Window((8, 8), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (8, 8))
-    >>> for step in schedule([same, same], 4).steps:
-    ...     print(step)
-    Compute(link=0, lines=range(0, 5), reads=range(0, 6), at=0, reads_at=0, is_last=False)
-    Compute(link=1, lines=range(0, 4), reads=range(0, 5), at=0, reads_at=0, is_last=False)
-    Move(link=0, source=3, count=2)
-    Compute(link=0, lines=range(5, 8), reads=range(4, 8), at=2, reads_at=4, is_last=True)
-    Compute(link=1, lines=range(4, 8), reads=range(3, 8), at=4, reads_at=0, is_last=True)
     """
-    last = len(windows) - 1
-    done = [0] * len(windows)  # lines of each result that have been computed
-    first = [0] * last  # the line that each room begins with
-    rooms = [0] * last
-    steps: list[Compute | Move] = []
-    total = windows[last].output[0]
-    for strip in range(lines, total + lines, lines):
-        ends = [min(strip, total)]
-        for window in reversed(windows[1:]):
-            ends.insert(0, _reads(window, range(ends[0] - 1, ends[0])).stop)
-        for link, (window, end) in enumerate(zip(windows, ends, strict=True)):
-            if end <= done[link]:
-                continue
-            new = range(done[link], end)
-            if link < last:
-                wanted = _reads(windows[link + 1], range(done[link + 1], done[link + 1] + 1)).start
-                kept = max(done[link] - wanted, 0)
-                if kept <= wanted - first[link] > 0:  # they do not overlap
-                    steps += [Move(link, wanted - first[link], kept)] if kept else []
-                    first[link] = done[link] - kept
-                rooms[link] = max(rooms[link], end - first[link])
-            reads = _reads(window, new)
-            at, reads_at = (done[link] - first[link] if link < last else done[link]), reads.start
-            reads_at -= first[link - 1] if link else 0
-            done[link] = end
-            steps.append(Compute(link, new, reads, at, reads_at, end == window.output[0]))
-    return Schedule(steps, rooms)
-
-
-def _reads(window: Window[int], lines: range) -> range:
-    """Return the lines of the operand, without padding, that some lines of a result follow from."""
-    begin, end = (line * window.strides[0] - window.before[0] for line in (lines[0], lines[-1]))
-    return range(max(begin, 0), min(end + window.extents[0], window.sizes[0]))
+    links = [[(link, read_of(window))] for link, window in enumerate(windows[1:], 1)]
+    heights = [window.output[0] for window in windows]
+    return schedule(heights, [*links, []], frozenset({len(windows) - 1}), lines)
 
 
 def best_schedule(windows: Sequence[Window[int]], line_bytes: Sequence[int]) -> Schedule:
@@ -189,16 +115,17 @@ def best_schedule(windows: Sequence[Window[int]], line_bytes: Sequence[int]) -> 
     """
     lines = windows[-1].output[0]
     while True:
-        found = schedule(windows, lines)
-        if lines <= FEWEST_LINES or sum(map(prod, zip(found.rooms, line_bytes, strict=True))) <= cache() // 2:
+        found = in_strips(windows, lines)
+        if lines <= FEWEST_LINES or sum(map(prod, zip(found.rooms, line_bytes, strict=False))) <= cache() // 2:
             return found
         lines = -(-lines // 2)
 
 
 def part_of(window: Window[int], step: Compute) -> Window[int]:
     """Return the geometry of one call."""
-    above = step.reads.start - (step.lines.start * window.strides[0] - window.before[0])
+    reads = read_of(window).of(step.lines)
+    above = reads.start - (step.lines.start * window.strides[0] - window.before[0])
     return Window(
-        (len(step.reads), *window.sizes[1:]), window.kernel, window.strides, window.dilations,
+        (len(reads), *window.sizes[1:]), window.kernel, window.strides, window.dilations,
         (above, *window.before[1:]), window.after, (len(step.lines), *window.output[1:]),
     )  # fmt: skip

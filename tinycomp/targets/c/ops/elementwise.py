@@ -12,7 +12,9 @@ from tinycomp.runtime.native.library import codes, lib
 from tinycomp.targets.c.codegen.element_program import INTEGERS, MAX_INPUTS, SMALL_FLOATS, TYPES, Ref, Steps
 from tinycomp.targets.c.codegen.epilogue import READ
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
+from tinycomp.targets.c.codegen.texts import DTYPE, takes_texts
 from tinycomp.targets.c.ops.movement import movable
+from tinycomp.targets.c.ops.texts import text_equal
 from tinycomp.targets.common.checks import Verdict, all_of, dtypes
 
 FAMILY = LoweringRules()
@@ -216,7 +218,12 @@ LOGICAL = {
 }  # fmt: skip
 
 
-@FAMILY.element(*COMPARE, check=all_of(dtypes(*FLOATS, *INTEGERS, "bool"), _broadcasts, _one_dtype))
+_ordered = all_of(dtypes(*FLOATS, *INTEGERS, "bool"), _broadcasts, _one_dtype)
+_same_texts = all_of(dtypes(DTYPE), known_rank)
+
+
+@FAMILY.element("Equal", check=lambda node: (_same_texts if takes_texts(node) else _ordered)(node), texts=text_equal)
+@FAMILY.element(*[op for op in COMPARE if op != "Equal"], check=_ordered)
 def compare(steps: Steps, node: Node) -> Ref:
     """Add a comparison."""
     x, y = _read(steps, node), _read(steps, node, 1)

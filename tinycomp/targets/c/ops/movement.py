@@ -18,16 +18,49 @@ from tinycomp.targets.c.codegen.element_program import TYPES, Ref, Steps, Stride
 from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, Strided, View, eight, nd_params, same_steps
 from tinycomp.targets.c.codegen.placement import element_size, emit_copy, leave
 from tinycomp.targets.c.codegen.rules import LoweringRules, known, known_rank, taken
+from tinycomp.targets.c.codegen.texts import DTYPE, heap_makers
 from tinycomp.targets.common.checks import Verdict, all_of, dtypes, settled, sized_type
 
 FAMILY = LoweringRules()
 
 
+_TEXTS_MOVED = frozenset({
+    "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Transpose", "Concat", "Split", "Slice", "Expand", "Tile",
+    "Gather", "GatherElements", "GatherND",
+})  # fmt: skip
+_FARTHEST = 32
+"""For so many values at most one looks for what computes with texts."""
+
+
+def one_heap(node: Node) -> Verdict:
+    """Tell whether all texts that a node takes lie in one heap."""
+    makers = set[Node | None]().union(*[heap_makers(v) for v in node.inputs if v is not None and v.dtype == DTYPE])
+    return len(makers) < 2 or reject("its texts come from several nodes that make texts")
+
+
+def _moves_texts(node: Node) -> Verdict:
+    """Tell whether a node that only moves texts stands beside one that computes with them: else nothing is gained."""
+    if node.op not in _TEXTS_MOVED or node.domain:
+        return reject(f"{node.op} of texts")
+    seen, waiting = {node}, [node]
+    for each in waiting:
+        beside = [v.producer for v in each.inputs if v is not None and v.dtype == DTYPE and v.producer is not None]
+        beside += [user for v in each.used_outputs() for user in v.users if v.dtype == DTYPE]
+        if any(other.op not in _TEXTS_MOVED for other in beside):
+            return one_heap(node)
+        fresh = [other for other in dict.fromkeys(beside) if other not in seen]
+        seen |= {*fresh}
+        waiting += fresh[: _FARTHEST - len(waiting)]
+    return reject("its texts are only moved")
+
+
 def movable(node: Node) -> Verdict:
-    """Tell whether the elements are of 1, 2, 4 or 8 whole bytes."""
+    """Tell whether the elements are of 1, 2, 4 or 8 whole bytes, or texts."""
     for value in node.used_outputs():
         dtype = value.dtype
-        if dtype in ("?", "string") or numpy_dtype(dtype).itemsize not in (1, 2, 4, 8):
+        if dtype == DTYPE:
+            return _moves_texts(node)
+        if dtype == "?" or numpy_dtype(dtype).itemsize not in (1, 2, 4, 8):
             return reject(f'"{value.name}" is {value.type}; only elements of 1, 2, 4 or 8 bytes are moved')
     return True
 

@@ -1,4 +1,4 @@
-"""N-grams on the C target: TfIdfVectorizer of integers, whose pool becomes sorted tables."""
+"""N-grams on the C target: TfIdfVectorizer, whose pool becomes sorted tables; texts are integers first."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from tinycomp.ir.graph import Node
-from tinycomp.ops.text import plain
+from tinycomp.ir.graph import Node, Value
+from tinycomp.ops.text import plain, utf8
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.library import lib
 from tinycomp.symbolic import Size
 from tinycomp.targets.c.codegen.element_program import TYPES
-from tinycomp.targets.c.codegen.emitter import Emitter
+from tinycomp.targets.c.codegen.emitter import Emitter, View
 from tinycomp.targets.c.codegen.rules import LoweringRules
+from tinycomp.targets.c.codegen.texts import DTYPE
+from tinycomp.targets.c.ops.texts import emit_lookup
 from tinycomp.targets.common.checks import Verdict, all_of, ranks, sized_type
 
 FAMILY = LoweringRules()
@@ -22,17 +24,32 @@ _MODES = {"TF": lib.TC_NGRAMS_COUNTS, "IDF": lib.TC_NGRAMS_WEIGHTS, "TFIDF": lib
 _HEAD = 3
 """Words that describe the n-grams of one length."""
 _MOST_LEVELS = 64
+_ITEM_BYTES = 8
 
 
-def _integers(node: Node) -> Verdict:
+def _items(node: Node) -> Verdict:
     dtype = node.operand(0).dtype
-    return dtype in ("int32", "int64") or reject(f"n-grams of {dtype}")
+    return dtype in ("int32", "int64", DTYPE) or reject(f"n-grams of {dtype}")
+
+
+def _items_of_pool(node: Node) -> tuple[np.ndarray, list[bytes]]:
+    """Return the pool as integers, and the texts that these are the places of."""
+    if node.operand(0).dtype != DTYPE:
+        return np.asarray(node.attrs.get("pool_int64s", ()), np.int64), []
+    words = [utf8(word) for word in node.attrs.get("pool_strings", ())]
+    texts = dict.fromkeys(words)
+    places = {text: place for place, text in enumerate(texts)}
+    return np.array([places[word] for word in words], np.int64), [*texts]
+
+
+def _pool_name(node: Node) -> str:
+    return "pool_strings" if node.operand(0).dtype == DTYPE else "pool_int64s"
 
 
 def _pool(node: Node) -> Verdict:
     """Tell whether the attributes fit each other: what does not is for the host to refuse."""
     attrs = node.attrs
-    counts, columns, pool = (list(attrs.get(n, ())) for n in ("ngram_counts", "ngram_indexes", "pool_int64s"))
+    counts, columns, pool = (list(attrs.get(n, ())) for n in ("ngram_counts", "ngram_indexes", _pool_name(node)))
     ends = [*counts, len(pool)]
     whole = all(0 <= a <= b and (b - a) % n == 0 for n, (a, b) in enumerate(pairwise(ends), 1))
     grams = sum((b - a) // n for n, (a, b) in enumerate(pairwise(ends), 1)) if whole else 0
@@ -42,7 +59,7 @@ def _pool(node: Node) -> Verdict:
     return (fits and plain(attrs["mode"]) in _MODES) or reject("its attributes do not fit each other")
 
 
-@FAMILY.lower("TfIdfVectorizer", check=all_of(_integers, ranks(1, 2), _pool), layout=LayoutRule.ROW_MAJOR)
+@FAMILY.lower("TfIdfVectorizer", check=all_of(_items, ranks(1, 2), _pool), layout=LayoutRule.ROW_MAJOR)
 def tf_idf(emit: Emitter, node: Node) -> None:
     """Emit a search of the n-grams of every row in the tables."""
     x, attrs = node.operand(0), node.attrs
@@ -53,18 +70,23 @@ def tf_idf(emit: Emitter, node: Node) -> None:
     scale = np.ones(width, np.float32)
     if weights := attrs.get("weights"):
         scale[columns] = np.asarray(weights, np.float32)[: len(columns)]
-    table, levels = _table(node, columns)
+    pool, texts = _items_of_pool(node)
+    items: Value | View = x
+    if x.dtype == DTYPE:
+        items = emit.scratch(rows * length * _ITEM_BYTES)
+        emit_lookup(emit, node, items, texts, list(range(len(texts))), -1)
+    table, levels = _table(node, columns, pool)
     params = {
-        "rows": rows, "length": length, "width": width, "type": TYPES[x.dtype], "mode": _MODES[plain(attrs["mode"])],
+        "rows": rows, "length": length, "width": width, "type": TYPES["int64" if x.dtype == DTYPE else x.dtype],
+        "mode": _MODES[plain(attrs["mode"])],
         "levels": levels, "skips": max(int(attrs["max_skip_count"]), 0), "words": len(table),
     }  # fmt: skip
-    emit.call("count_ngrams", [node.output, x, emit.constant(table), emit.constant(scale)], params, node)
+    emit.call("count_ngrams", [node.output, items, emit.constant(table), emit.constant(scale)], params, node)
 
 
-def _table(node: Node, columns: np.ndarray) -> tuple[np.ndarray, int]:
+def _table(node: Node, columns: np.ndarray, pool: np.ndarray) -> tuple[np.ndarray, int]:
     """Return the n-grams of every length that counts, sorted, as the kernel reads them; and how many lengths."""
     attrs = node.attrs
-    pool = np.asarray(attrs.get("pool_int64s", ()), np.int64)
     wanted = range(int(attrs["min_gram_length"]), int(attrs["max_gram_length"]) + 1)
     tables: list[tuple[int, np.ndarray]] = []
     first = 0

@@ -162,6 +162,11 @@ def qavgpool(x: ValuePattern) -> ValuePattern:
     return quantized(P.AveragePool(dequantized(x), ceil_mode={0, None}) | P.GlobalAveragePool(dequantized(x)))
 
 
+def qargmax(x: ValuePattern) -> ValuePattern:
+    """Match the place of the greatest of 8-bit values, the first of equal ones: scales are positive and change none."""
+    return P.ArgMax(dequantized(x.where(const=False)), select_last_index={0, None})
+
+
 def qtable(x: ValuePattern) -> ValuePattern:
     """Match a function of the elements of one 8-bit tensor: element-wise operators in a chain, or side by side."""
     real = dequantized(x.where(const=False))

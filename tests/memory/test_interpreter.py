@@ -1,0 +1,95 @@
+"""Settings of the interpreter while a model is compiled: nested, side by side, and where somebody else wants others."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+import tinycomp
+from tinycomp.data import digits_model
+from tinycomp.ir.graph import Graph
+from tinycomp.memory.interpreter import SWITCH_INTERVAL, compiling, gc_paused
+from tinycomp.passes.base import Pass
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    """Leave the collector on behind every test, and the interval as it was."""
+    interval = sys.getswitchinterval()
+    yield
+    gc.enable()
+    sys.setswitchinterval(interval)
+
+
+def test_the_collector_is_off_inside_and_on_again_behind() -> None:
+    with gc_paused():
+        assert not gc.isenabled()
+        with gc_paused():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_pauses_may_end_in_any_order() -> None:
+    first, second = gc_paused(), gc_paused()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not gc.isenabled()
+    second.__exit__(None, None, None)
+    assert gc.isenabled()
+
+
+def test_an_error_ends_a_pause() -> None:
+    with pytest.raises(KeyError), gc_paused():
+        raise KeyError
+    assert gc.isenabled()
+
+
+def test_a_collector_that_was_off_stays_off() -> None:
+    gc.disable()
+    with gc_paused():
+        pass
+    assert not gc.isenabled()
+
+
+def test_other_threads_go_on_soon_while_a_model_is_compiled() -> None:
+    before = sys.getswitchinterval()
+    first, second = compiling(), compiling()
+    first.__enter__()
+    second.__enter__()
+    assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL, 0.02)
+    assert not gc.isenabled()
+    first.__exit__(None, None, None)
+    assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL, 0.02)
+    second.__exit__(None, None, None)
+    assert sys.getswitchinterval() == before
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize("interval", [0.00005, 0.1])
+def test_an_interval_that_somebody_else_sets_stays(interval: float) -> None:
+    sys.setswitchinterval(0.00001)
+    with compiling():
+        assert sys.getswitchinterval() == pytest.approx(0.00001, 0.2)
+        sys.setswitchinterval(interval)
+    assert sys.getswitchinterval() == pytest.approx(interval, 0.05)
+
+
+def test_a_model_is_compiled_so() -> None:
+    seen: list[tuple[float, bool]] = []
+
+    class Look(Pass):
+        name = "look"
+
+        def run(self, graph: Graph) -> bool:
+            seen.append((sys.getswitchinterval(), gc.isenabled()))
+            return False
+
+    tinycomp.compile(digits_model(), passes=[Look()])
+    assert seen == [(pytest.approx(SWITCH_INTERVAL, 0.02), False)]
+    assert sys.getswitchinterval() > 2 * SWITCH_INTERVAL
+    assert gc.isenabled()

@@ -1,0 +1,299 @@
+"""A server answers what it is asked, also to many clients at once, and says no to what is too much."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinycomp
+from tinycomp.data import digits, digits_model
+from tinycomp.errors import OptionError, UnsupportedError
+from tinycomp.ir import Graph, TensorType
+from tinycomp.runtime.requests import RunFuture
+from tinycomp.runtime.spec import TensorSpec
+
+for package in ("starlette", "uvicorn", "orjson", "prometheus_client"):
+    pytest.importorskip(package, reason='serving needs the extra "serve"')
+
+from tests.serving.servers import Client, ask_once, running  # noqa: E402
+from tinycomp.serving.application import Application, Limits, ServedModel  # noqa: E402
+
+IMAGES, _ = digits()
+
+
+class Doubling:
+    """A model that doubles, when it is let."""
+
+    inputs = (TensorSpec("x", "float32", ("N", 2)),)
+    outputs = (TensorSpec("y", "float32", ("N", 2)),)
+    defaults: Mapping[str, Any] = {}
+
+    def __init__(self) -> None:
+        self.may = threading.Event()
+        self.may.set()
+        self.rows: list[int] = []
+        self._threads = ThreadPoolExecutor(4)
+
+    def run_async(self, feeds: Mapping[str, Any], *, timeout: float | None = None) -> Future[dict[str, Any]]:
+        return self._threads.submit(self._run, feeds["x"])
+
+    def _run(self, x: np.ndarray) -> dict[str, Any]:
+        assert self.may.wait(60)
+        self.rows.append(len(x))
+        if (x < 0).any():
+            raise tinycomp.errors.ExecutionError("a number is below 0", where="doubling")
+        return {"y": 2 * x}
+
+    def close(self) -> None:
+        self._threads.shutdown()
+
+
+def gather() -> Graph:
+    graph = Graph("gather", opsets={"": 17})
+    indices = graph.add_input("x", TensorType("int64", ("N",)))
+    graph.set_outputs([graph.add("Gather", [graph.add_const(np.float32([1, 2])), indices]).output], ["y"])
+    return graph
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    module = tinycomp.compile(digits_model(), threads=1)
+    models = [
+        ServedModel("digits", module),
+        ServedModel("gather", tinycomp.compile(gather()), "9"),
+        ServedModel("gather", tinycomp.compile(gather()), "10"),
+    ]
+    with running(Application(models, Limits(body=1 << 20))) as found:
+        yield found
+
+
+@pytest.fixture
+def client(port: int) -> Iterator[Client]:
+    with Client(port) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def expected() -> np.ndarray:
+    return tinycomp.compile(digits_model(), threads=1)(IMAGES)
+
+
+def test_metadata_and_health(client: Client) -> None:
+    assert client.ask("GET", "/v2").json["extensions"] == ["binary_tensor_data"]
+    assert client.ask("GET", "/v2/health/live").json == {"live": True}
+    assert client.ask("GET", "/v2/health/ready").json == {"ready": True}
+    assert client.ask("GET", "/v2/models/digits/ready").json == {"name": "digits", "ready": True}
+    assert client.ask("GET", "/v2/models/digits/versions/1").json == {
+        "name": "digits",
+        "versions": ["1"],
+        "platform": "tinycomp",
+        "inputs": [{"name": "image", "datatype": "FP32", "shape": [-1, 1, 8, 8]}],
+        "outputs": [{"name": "probabilities", "datatype": "FP32", "shape": [-1, 10]}],
+    }
+    assert client.ask("GET", "/v2/models/gather").json["versions"] == ["9", "10"]
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_results_are_those_of_the_module(client: Client, expected: np.ndarray, binary: bool) -> None:
+    answer = client.infer("digits", IMAGES[:3], binary=binary, name="image", id="seven")
+    assert answer.status == 200
+    np.testing.assert_allclose(answer.array(), expected[:3], rtol=1e-6)
+    if not binary:
+        assert {k: answer.json[k] for k in ("id", "model_name", "model_version")} == {
+            "id": "seven", "model_name": "digits", "model_version": "1",
+        }  # fmt: skip
+
+
+def test_the_latest_version_answers(client: Client) -> None:
+    answer = client.infer("gather", np.array([1, 0]))
+    assert answer.json["model_version"] == "10"
+    assert answer.array().tolist() == [2, 1]
+    assert client.infer("gather/versions/9", np.array([1])).json["model_version"] == "9"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "message"),
+    [
+        ("GET", "/v2/models/digit", 404, 'there is no model "digit"; expected digits, gather. Did you mean "digits"'),
+        ("GET", "/v2/models/digits/versions/2", 404, 'digits: there is no version "2"; expected 1'),
+        ("POST", "/v2/models/digit/infer", 404, 'there is no model "digit"'),
+        ("GET", "/v3", 404, "GET /v3: Not Found"),
+        ("GET", "/v2/models/digits/infer", 405, "Method Not Allowed"),
+    ],
+)
+def test_other_addresses(client: Client, method: str, path: str, status: int, message: str) -> None:
+    answer = client.ask(method, path, b"{}" if method == "POST" else None)
+    assert answer.status == status
+    assert message in answer.json["error"]
+
+
+def test_inputs_that_do_not_fit(client: Client) -> None:
+    answer = client.infer("digits", IMAGES[:1, :, :4], name="image")
+    assert (answer.status, answer.json["error"][:30]) == (400, 'input "image": wrong shape; ex')
+    answer = client.ask("POST", "/v2/models/digits/infer", {"inputs": []})
+    assert (answer.status, answer.json["error"][:28]) == (400, 'input "image": input missing')
+    answer = client.infer("gather", np.array([5]))
+    assert answer.status == 400
+    assert "an index is out of range" in answer.json["error"]
+    answer = client.ask("POST", "/v2/models/digits/infer", b"[" * 1000)
+    assert (answer.status, answer.json["error"][:20]) == (400, "the body is not JSON")
+
+
+def test_bodies_have_a_limit(client: Client, port: int) -> None:
+    answer = client.ask("POST", "/v2/models/digits/infer", b" " * (1 << 20 | 1))
+    assert answer.status == 413
+    assert "the body is too large; expected up to 1,048,576 bytes; found 1048577" in answer.json["error"]
+    with Client(port) as other:
+        other.connection.putrequest("POST", "/v2/models/digits/infer")
+        other.connection.putheader("Transfer-Encoding", "chunked")
+        other.connection.endheaders()
+        for _ in range(17):
+            other.connection.send(b"10000\r\n" + b" " * 65536 + b"\r\n")
+        assert other.connection.getresponse().status == 413
+    answer = client.ask("POST", "/v2/models/digits/infer", b"x", {"Content-Encoding": "gzip"})
+    assert (answer.status, "compressed" in answer.json["error"]) == (415, True)
+
+
+def test_sixty_four_clients_get_their_own_answers(port: int, expected: np.ndarray) -> None:
+    wrong = []
+
+    def ask(number: int) -> None:
+        with Client(port) as client:
+            for turn in range(4):
+                start = (number * 3 + turn * 7) % 190
+                rows = slice(start, start + 1 + (number + turn) % 3)
+                answer = client.infer("digits", IMAGES[rows], binary=turn % 2 == 0, name="image", id=f"{number}.{turn}")
+                close = answer.status == 200 and np.allclose(answer.array(), expected[rows], rtol=1e-5, atol=1e-7)
+                if not close or f'"{number}.{turn}"'.encode() not in answer.body:
+                    wrong.append((number, turn, answer))
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(64)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def metrics(client: Client) -> dict[str, float]:
+    text = client.ask("GET", "/metrics").body.decode()
+    return {name: float(value) for name, value in re.findall(r"^([^#\s]\S*) (\S+)$", text, re.MULTILINE)}
+
+
+def in_parallel(port: int, arrays: list[np.ndarray]) -> list[Future[Any]]:
+    """Ask with a client for each array; futures of the answers."""
+    threads = ThreadPoolExecutor(len(arrays))
+    return [threads.submit(ask_once, port, "double", array) for array in arrays]
+
+
+def wait_until(client: Client, name: str, value: float) -> None:
+    for _ in range(2000):
+        if metrics(client).get(name) == value:
+            return
+        time.sleep(0.005)
+    raise AssertionError(f"{name} is {metrics(client).get(name)}")
+
+
+def test_what_waits_runs_together_and_none_spoils_the_others() -> None:
+    model = Doubling()
+    model.may.clear()
+    with running(Application([ServedModel("double", model)], Limits(batch=8))) as port, Client(port) as client:
+        first = in_parallel(port, [np.float32([[1, 2]])] * 2)
+        wait_until(client, "tinycomp_in_flight", 2)
+        arrays = [np.full((2, 2), n, np.float32) for n in (3, 4, -5, 6, 7)]
+        rest = in_parallel(port, arrays)
+        wait_until(client, "tinycomp_in_flight", 7)
+        model.may.set()
+        assert all(future.result().status == 200 for future in first)
+        for array, future in zip(arrays, rest, strict=True):
+            answer = future.result()
+            if array[0, 0] < 0:
+                assert (answer.status, answer.json["error"]) == (400, "doubling: a number is below 0")
+            else:
+                np.testing.assert_array_equal(answer.array(), 2 * array)
+        found = metrics(client)
+        assert found['tinycomp_requests_total{code="200",model="double",version="1"}'] == 6
+        assert found['tinycomp_requests_total{code="400",model="double",version="1"}'] == 1
+        assert max(model.rows) == 8
+
+
+def test_a_delay_waits_for_others() -> None:
+    model = Doubling()
+    with running(Application([ServedModel("double", model)], Limits(batch=4, delay=30))) as port:
+        answers = in_parallel(port, [np.float32([[n, n]]) for n in range(4)])
+        assert [future.result().array()[0, 0] for future in answers] == [0, 2, 4, 6]
+    assert model.rows == [4]
+
+
+def test_queue_and_time_have_a_limit() -> None:
+    model = Doubling()
+    model.may.clear()
+    with (
+        running(Application([ServedModel("double", model)], Limits(batch=1, queue=3, timeout=0.5))) as port,
+        Client(port) as client,
+    ):
+        waiting = in_parallel(port, [np.float32([[1, 2]])] * 3)
+        wait_until(client, "tinycomp_in_flight", 3)
+        answer = client.infer("double", np.float32([[1, 2]]))
+        if answer.status != 504:  # on a busy machine the others may have been given up before
+            assert (answer.status, answer.headers["retry-after"]) == (429, "1")
+            assert answer.json["error"] == "too many requests are waiting; found 3. Try again later."
+        assert [future.result().status for future in waiting] == [504] * 3
+        model.may.set()
+        other = client.infer("double", np.float32([[1, 2]]))
+        assert other.array().tolist() == [[2, 4]]
+
+
+def test_what_is_not_ready_says_so() -> None:
+    application = Application([ServedModel("double", Doubling())])
+    with running(application) as port, Client(port) as client:
+        application.drain()
+        for path in ("/v2/health/ready", "/v2/models/double/ready"):
+            answer = client.ask("GET", path)
+            assert (answer.status, answer.json["ready"]) == (503, False)
+        assert client.infer("double", np.float32([[1, 2]])).status == 200
+
+
+def test_rows_run_together_where_they_are_independent() -> None:
+    module = tinycomp.compile(digits_model())
+    assert ServedModel("m", module).rows_of_a_batch(None) == (32, "")
+    assert ServedModel("m", module).rows_of_a_batch(7) == (7, "")
+    bounded = tinycomp.compile(digits_model(), shapes={"image": ((1, 8), 1, 8, 8)})
+    assert ServedModel("m", bounded).rows_of_a_batch(None) == (8, "")
+    fixed = tinycomp.compile(digits_model(), shapes={"image": (1, 1, 8, 8)})
+    assert ServedModel("m", fixed).rows_of_a_batch(None) == (1, "")
+    assert "one by one: inputs and outputs have no first dimension in" in ServedModel("m", fixed).rows_of_a_batch(4)[1]
+    graph = Graph("mixing", opsets={"": 17})
+    x = graph.add_input("x", TensorType("float32", ("N", 2)))
+    total = graph.add("ReduceSum", [x, graph.add_const(np.int64([0]))]).output
+    graph.set_outputs([graph.add("Sub", [x, total]).output], ["y"])
+    mixing = ServedModel("m", tinycomp.compile(graph))
+    assert mixing.rows_of_a_batch(None)[0] == 1
+    assert "where they are, give --max-batch" in mixing.rows_of_a_batch(None)[1]
+    assert mixing.rows_of_a_batch(4)[0] == 4
+
+
+def test_what_cannot_be_served_is_refused() -> None:
+    module = tinycomp.compile(gather())
+    with pytest.raises(OptionError, match="a name is given twice; found m, version 1"):
+        Application([ServedModel("m", module), ServedModel("m", module)])
+    with pytest.raises(OptionError, match="not a name for addresses"):
+        ServedModel("a/b", module)
+    with pytest.raises(OptionError, match="queue: not within its range; expected 1 or more; found 0"):
+        Limits(queue=0)
+    graph = Graph("pieces", opsets={"": 17})
+    x = graph.add_input("x", TensorType("float32", (2, 2)))
+    graph.set_outputs([graph.add("SplitToSequence", [x]).output], ["pieces"])
+    with pytest.raises(UnsupportedError, match='output "pieces": the protocol has no form'):
+        ServedModel("m", tinycomp.compile(graph))
+
+
+def test_futures_of_modules_are_what_batches_wait_for() -> None:
+    assert issubclass(RunFuture, Future)

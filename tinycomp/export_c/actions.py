@@ -1,0 +1,273 @@
+"""What an exported project does when it runs: actions on places in memory, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tinycomp.export_c.memory import MemoryMap
+from tinycomp.runtime.csource.source import CSource
+from tinycomp.runtime.spec import TensorSpec
+from tinycomp.symbolic import Size
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an operand lies.
+
+    Attributes:
+        base: ``"input"``, ``"output"``, ``"arena"``, ``"weights"`` or ``"absent"``; while memory is not planned,
+            ``"buffer"``.
+        index: Which input, output or buffer.
+        offset: In bytes.
+    """
+
+    base: str
+    index: int = 0
+    offset: Size = 0
+
+    def at(self, offset: Size) -> Place:
+        """Return the place so many bytes further on."""
+        return replace(self, offset=self.offset + offset)
+
+
+ABSENT = Place("absent")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a kernel.
+
+    Attributes:
+        kernel: Its name.
+        params: Every field of its parameter struct.
+        operands: One place per letter of its signature.
+        state: Where its packed weights begin among the weights; None if it has none.
+        units: How many units of work there are.
+        scratch: Where the memory lies that it needs while it runs.
+        sources: Names of the model's nodes that it computes.
+    """
+
+    kernel: str
+    params: Mapping[str, int | float]
+    operands: tuple[Place, ...]
+    state: int | None
+    units: int
+    scratch: Place
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SizedCall:
+    """One call of a kernel that depends on the sizes of a run, which is asked in every run what it needs.
+
+    Attributes:
+        kernel: Its name.
+        params: Every field of its parameter struct.
+        operands: One place per letter of its signature.
+        spaces: Likewise as what these lie there: ``"input"``, ``"output"``, ``"constant"``, ``"arena"`` or ``"none"``.
+        nbytes: Likewise how many bytes there are.
+        state: Where packed weights for all sizes begin among the weights; None if it has none.
+        own_state: Where it packs what depends on sizes; absent if nothing does.
+        own_bytes: How many bytes that may be.
+        scratch: Where the memory lies that it needs while it runs.
+        scratch_bytes: How many bytes that may be.
+        sources: Names of the model's nodes that it computes.
+    """
+
+    kernel: str
+    params: Mapping[str, float | Size]
+    operands: tuple[Place, ...]
+    spaces: tuple[str, ...]
+    nbytes: tuple[Size, ...]
+    state: int | None
+    own_state: Place
+    own_bytes: int
+    scratch: Place
+    scratch_bytes: int
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Word:
+    """An int64 that follows from sizes."""
+
+    place: Place
+    value: Size
+
+
+@dataclass(frozen=True)
+class Find:
+    """A size that the call before has found out.
+
+    Attributes:
+        symbol: What it is called in sizes.
+        place: Where it stands, an int64.
+        most: It is no more than that.
+    """
+
+    symbol: str
+    place: Place
+    most: Size
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What sizes must fulfil.
+
+    Attributes:
+        value: A number that must be 0.
+        text: What is wrong where it is not, and at which node.
+        is_shown: Whether it follows from the sizes of the inputs alone.
+    """
+
+    value: Size
+    text: str
+    is_shown: bool
+
+
+@dataclass(frozen=True)
+class Fill:
+    """Bytes that are set to a value: to 0 what nothing is certain to write before it is read."""
+
+    place: Place
+    nbytes: Size
+    value: int = 0
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Bytes that are wanted somewhere else as well, such as a result that is an input or a constant."""
+
+    to: Place
+    source: Place
+    nbytes: Size
+
+
+@dataclass(frozen=True)
+class Source:
+    """A call of a function that another target's code generator has written.
+
+    Attributes:
+        number: Which of the sources.
+        inputs: Its operands.
+        outputs: Its results.
+        constants: Where its constants begin among the weights.
+        scratch: Where the memory lies that it needs while it runs.
+        sources: Names of the model's nodes that it computes.
+    """
+
+    number: int
+    inputs: tuple[Place, ...]
+    outputs: tuple[Place, ...]
+    constants: tuple[Place, ...]
+    scratch: Place
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class If:
+    """One of two sequences.
+
+    Attributes:
+        condition: A byte that chooses the first if it is not 0.
+        bodies: Both.
+        sources: Names of the model's nodes.
+    """
+
+    condition: Place
+    bodies: tuple[tuple[Action, ...], tuple[Action, ...]]
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A sequence that is repeated.
+
+    Attributes:
+        limit: Where the most trips stand, an int64; absent for any number.
+        condition: A byte that is 0 if there shall be no trip; absent if there shall be.
+        trip: Where every trip finds its number.
+        goes_on: A byte that every trip makes 0 if it is the last one.
+        begin: What happens before the first trip.
+        body: One trip.
+        carried: What happens behind each trip: its values are those that the next one reads.
+        rows: Of every trip: a value, and where that of the first one is kept; others follow it.
+        trips: The number of trips that there must be for the rows to fill their results; None if there are no rows.
+        end: What happens behind the last trip.
+        sources: Names of the model's nodes.
+    """
+
+    limit: Place
+    condition: Place
+    trip: Place
+    goes_on: Place
+    begin: tuple[Action, ...]
+    body: tuple[Action, ...]
+    carried: tuple[Copy, ...]
+    rows: tuple[Copy, ...]
+    trips: int | None
+    end: tuple[Copy, ...]
+    sources: tuple[str, ...]
+
+
+Action = Call | SizedCall | Word | Find | Condition | Fill | Copy | Source | If | Loop
+
+
+def _calls_in(actions: Iterable[Action]) -> Iterator[Call | SizedCall]:
+    """Yield all calls of kernels in some actions and in what these repeat or choose between."""
+    waiting = [*actions][::-1]
+    while waiting:
+        action = waiting.pop()
+        if isinstance(action, Call | SizedCall):
+            yield action
+        elif isinstance(action, If):
+            waiting += [*action.bodies[0], *action.bodies[1]][::-1]
+        elif isinstance(action, Loop):
+            waiting += action.body[::-1]
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Everything that a project does.
+
+    Attributes:
+        inputs: What the model takes, in order.
+        outputs: What it gives.
+        sizes: The sizes that a run chooses, by name: the least and the most that they may be.
+        found: The sizes that a run finds out.
+        shapes: The dimensions of inputs, and those of outputs.
+        most_bytes: How many bytes inputs and outputs have at most.
+        steps: What is done, in order.
+        weights: Packed weights and constants, which calls find by their offset.
+        sources: What other targets' code generators have written.
+        memory: What lies where in the memory of a run, and when.
+        cache: What kernels take the second-level cache to hold, in bytes.
+    """
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    sizes: Mapping[str, tuple[int, int]]
+    found: tuple[str, ...]
+    shapes: tuple[tuple[tuple[Size, ...], ...], tuple[tuple[Size, ...], ...]]
+    most_bytes: tuple[tuple[int, ...], tuple[int, ...]]
+    steps: tuple[Action, ...]
+    weights: bytes
+    sources: tuple[CSource, ...]
+    memory: MemoryMap
+    cache: int
+
+    @property
+    def calls(self) -> tuple[Call | SizedCall, ...]:
+        """The calls of kernels, in order."""
+        return tuple(_calls_in(self.steps))
+
+    @property
+    def is_sized(self) -> bool:
+        """Whether some calls depend on the sizes of a run."""
+        return any(isinstance(call, SizedCall) for call in self.calls)
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The kernels that are called, each once, in the order of their first calls."""
+        return tuple(dict.fromkeys(call.kernel for call in self.calls))

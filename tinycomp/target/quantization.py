@@ -1,0 +1,392 @@
+"""How a target wants layers quantised: rules as data, layers as they are, and what of them does not obey.
+
+A rule serves three times: :func:`tinycomp.quantize` writes models that obey it, a composite whose match does not is
+refused with the violation as the reason, and reports name the layers of a model that break it, and what would mend it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from tinycomp.errors import TargetError
+from tinycomp.ir.graph import Node, Value
+from tinycomp.ops.numeric import Array, prod
+from tinycomp.remark import Remark
+from tinycomp.rewrite.traits import is_structural
+
+Role = Literal["activations", "weights"]
+STORED = ("int4", "uint4", "int8", "uint8", "int16", "uint16", "int32")
+"""The dtypes that numbers may be stored in."""
+REAL = ("float16", "bfloat16", "float32", "float64")
+"""The dtypes of numbers that are not quantised."""
+_PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+_CLAMPS = ("Clip", "Relu")
+
+
+@dataclass(frozen=True)
+class QuantizationCheck:
+    """Ask of a layer whose result is quantised what the data of a rule cannot say.
+
+    Attributes:
+        holds: Answers True, or ``reject("reason")``.
+        remedy: What would mend a layer that is refused, as one clause.
+    """
+
+    holds: Callable[[QuantizedLayer], bool | Remark]
+    remedy: str = "give its result another scale"
+
+
+@dataclass(frozen=True)
+class QuantizationRule:
+    """Say how layers of an operator are quantised; an operator without a rule stays in float.
+
+    Attributes:
+        activations: Dtypes of data and results; of several, :func:`tinycomp.quantize` writes the first that the layers
+            around allow. ``"float32"`` among them lets data or results stay real in models that come quantised.
+        weights: Dtypes of the constant factor of a product.
+        bias: Dtypes of what is added to the sums of a product.
+        symmetric: What has its zero point in the middle, 0 of int8 and 128 of uint8: ``"activations"``, ``"weights"``,
+            or a dtype.
+        per_channel: Whether weights have a scale for each output channel (True), or one (False); None for either.
+        power_of_two: Whose scales are powers of two: ``"activations"``, ``"weights"``.
+        least_scale: The least scale.
+        equal_scales: Whether data and results share one scale and zero point.
+        fused: Operators that may stand between a layer and the rounding of its result.
+        checks: What else is asked.
+
+    Raises:
+        TargetError: If a field holds something that it cannot.
+    """
+
+    activations: tuple[str, ...] = ("int8", "uint8")
+    weights: tuple[str, ...] = ("int8",)
+    bias: tuple[str, ...] = ("int32",)
+    symmetric: tuple[str, ...] = ("weights",)
+    per_channel: bool | None = None
+    power_of_two: tuple[Role, ...] = ()
+    least_scale: float = 0.0
+    equal_scales: bool = False
+    fused: tuple[str, ...] = _CLAMPS
+    checks: tuple[QuantizationCheck, ...] = ()
+
+    def __post_init__(self) -> None:
+        roles, dtypes = get_args(Role), (*STORED, "float32")
+        allowed = {
+            "activations": dtypes, "weights": dtypes, "bias": dtypes, "symmetric": (*roles, *STORED),
+            "power_of_two": roles, "fused": _CLAMPS,
+        }  # fmt: skip
+        for name, known in allowed.items():
+            given = getattr(self, name)
+            if not isinstance(given, tuple) or not set(given) <= set(known):
+                raise TargetError(
+                    "a quantisation rule cannot say this", where=name, expected=f"a tuple of {', '.join(known)}",
+                    found=repr(given),
+                )  # fmt: skip
+
+    def is_symmetric(self, role: Role, dtype: str) -> bool:
+        """Tell whether numbers of a role and dtype have their zero point in the middle."""
+        return role in self.symmetric or dtype in self.symmetric
+
+
+Rules = Mapping[str, QuantizationRule]
+"""Rules by operator, such as ``"Conv"`` or ``"com.vendor::Op"``."""
+
+
+@dataclass(frozen=True)
+class QuantizationParameters:
+    """How numbers of a value are stored, as a QuantizeLinear or DequantizeLinear says it.
+
+    Attributes:
+        name: Of the value.
+        dtype: Of the stored numbers; ``"float32"`` where they are real.
+        scale: float64, flat; several along an axis.
+        zero_point: int64, flat.
+        axis: The axis of several scales.
+    """
+
+    name: str
+    dtype: str
+    scale: Array
+    zero_point: Array
+    axis: int = 1
+
+    @classmethod
+    def of(cls, conversion: Node) -> QuantizationParameters | None:
+        """Return what a conversion says; None if its scale or zero point comes in at run time."""
+        scale, given = conversion.const(1), conversion.optional_operand(2)
+        if scale is None or (given is not None and given.const is None):
+            return None
+        point = np.zeros(1, np.int64) if given is None or given.const is None else given.const.astype(np.int64)
+        forward = conversion.op == "QuantizeLinear"
+        real, stored = conversion.operand(0), conversion.output
+        dtype, name = (stored.dtype, real.name) if forward else (real.dtype, stored.name)
+        axis = int(conversion.attrs.get("axis", 1))
+        return cls(name, dtype, scale.astype(np.float64).reshape(-1), point.reshape(-1), axis)
+
+    @classmethod
+    def real(cls, value: Value) -> QuantizationParameters:
+        """Return what there is to say of a value that is not quantised."""
+        return cls(value.name, value.dtype, np.ones(1), np.zeros(1, np.int64))
+
+    @property
+    def is_real(self) -> bool:
+        """Whether the numbers are not quantised."""
+        return self.dtype not in STORED
+
+    def equals(self, other: QuantizationParameters) -> bool:
+        """Tell whether stored numbers of both stand for the same."""
+        mine, theirs = ((p.dtype, p.scale.tolist(), p.zero_point.tolist()) for p in (self, other))
+        return mine == theirs
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizedLayer:
+    """An operator between conversions.
+
+    Attributes:
+        core: The operator.
+        nodes: It and all that belongs to it: the conversions, a Pad in front, the addition of a bias, an activation.
+        data: How its data are stored, by operand.
+        weight: How the constant factor of a product is stored.
+        bias: Likewise what is added to its sums.
+        results: How its results are stored.
+        activation: The Relu or Clip before its result is rounded.
+        added: What is added to the sums of a product.
+    """
+
+    core: Node
+    nodes: tuple[Node, ...]
+    data: Mapping[int, QuantizationParameters]
+    weight: QuantizationParameters | None
+    bias: QuantizationParameters | None
+    results: tuple[QuantizationParameters, ...]
+    activation: Node | None = None
+    added: Value | None = None
+
+    @classmethod
+    def read(cls, core: Node, within: Collection[Node] | None = None) -> QuantizedLayer | None:
+        """Return the layer around an operator; None if it is computed in float: its weight is real, or its data.
+
+        Args:
+            core: The operator.
+            within: The nodes that may belong to it, such as those of a match; by default any.
+        """
+        is_product, nodes = core.op in _PRODUCTS and not core.domain, [core]
+        data: dict[int, QuantizationParameters] = {}
+        factors: dict[int, QuantizationParameters] = {}
+        for index, value in enumerate(core.inputs):
+            if value is None:
+                continue
+            way = _way_to(value, "DequantizeLinear", core.op == "Conv")
+            found = QuantizationParameters.of(way[-1]) if way and _inside(way, within) else None
+            constant = value.is_const or bool(way and way[-1].operand(0).is_const)
+            if found is not None:
+                nodes += way
+            elif not is_product or (within is not None and not constant):
+                continue
+            (factors if is_product and index and constant else data)[index] = found or QuantizationParameters.real(
+                value
+            )
+        added = core.optional_operand(2) if 2 in factors else None
+        add = _bias_add(core, within) if core.op == "MatMul" and 1 in factors else None
+        if add is not None:
+            added = next(v for v in add.inputs if v is not None and v.producer is not core)
+            way = _way_to(added, "DequantizeLinear", False)
+            factors[2] = (QuantizationParameters.of(way[-1]) if way else None) or QuantizationParameters.real(added)
+            nodes += [add, *way]
+        activation, conversions = _rounding(add or core, within)
+        results = tuple(found for node in conversions if (found := QuantizationParameters.of(node)) is not None)
+        weight = factors.get(1)
+        if weight is not None:
+            is_layer = not weight.is_real
+        else:
+            known = bool(data) and all(not p.is_real for p in data.values())
+            is_layer = known and (bool(results) or within is not None)
+        if not is_layer:
+            return None
+        if not results and within is None:
+            results = (QuantizationParameters.real(core.output),)
+        nodes += [*([activation] if activation is not None else []), *conversions]
+        return cls(core, tuple(nodes), data, weight, factors.get(2), results, activation, added)
+
+    @property
+    def channel_axis(self) -> int:
+        """The axis of the weight that the output channels of a product lie along."""
+        if self.core.op == "Conv" or self.core.attrs.get("transB", 0):
+            return 0
+        rank = self.core.operand(1).rank
+        return 1 if self.core.op == "ConvTranspose" else (rank or 2) - 1
+
+
+def _inside(nodes: Iterable[Node], within: Collection[Node] | None) -> bool:
+    return within is None or all(node in within or is_structural(node) for node in nodes)
+
+
+def _way_to(value: Value, op: str, through_pads: bool) -> list[Node]:
+    """Return the nodes from a value back to its maker of an operator, past no-ops; empty if there is none."""
+    way: list[Node] = []
+    node = value.producer
+    while node is not None and (is_structural(node) or (through_pads and node.op == "Pad" and not node.domain)):
+        way.append(node)
+        node = node.operand(0).producer
+    return [*way, node] if node is not None and node.op == op and not node.domain else []
+
+
+def _bias_add(core: Node, within: Collection[Node] | None) -> Node | None:
+    """Return the Add that alone reads a product and adds a constant."""
+    users = [*core.output.users]
+    if len(users) != 1 or users[0].op != "Add" or not _inside(users, within):
+        return None
+    added = next((v for v in users[0].inputs if v is not None and v.producer is not core), None)
+    way = [] if added is None else _way_to(added, "DequantizeLinear", False)
+    known = added is not None and (added.is_const or bool(way and way[-1].operand(0).is_const))
+    return users[0] if known else None
+
+
+def _rounding(node: Node, within: Collection[Node] | None) -> tuple[Node | None, list[Node]]:
+    """Return the activation behind a node, if one alone reads it, and the conversions of the results."""
+    activation, outputs = None, [*node.used_outputs()]
+    users = [*outputs[0].users] if len(outputs) == 1 else []
+    clamps = len(users) == 1 and users[0].op in _CLAMPS and all(v is None or v.is_const for v in users[0].inputs[1:])
+    if clamps and node.op not in _CLAMPS and _inside(users, within):
+        activation, outputs = users[0], [users[0].output]
+    rounded = [u for v in outputs for u in v.users if u.op == "QuantizeLinear" and _inside([u], within)]
+    # An activation that something else reads is a layer of its own.
+    return (activation, rounded) if rounded else (None, [])
+
+
+@dataclass(frozen=True)
+class Violation:
+    """What of a quantised layer a rule does not allow.
+
+    Attributes:
+        reason: What was expected and what was found, as one clause.
+        remedy: What would mend it, likewise.
+    """
+
+    reason: str
+    remedy: str
+
+
+def violations(layer: QuantizedLayer, rule: QuantizationRule) -> list[Violation]:
+    """Return what of a layer a rule does not allow; the checks are asked if the data allow it."""
+    broken = [*_broken(layer, rule)]
+    if broken or not layer.results or any(p.is_real for p in layer.results):
+        return broken
+    return [
+        Violation(verdict.reason if isinstance(verdict, Remark) else "a check gives no reason", check.remedy)
+        for check in rule.checks
+        if not (verdict := check.holds(layer))
+    ]
+
+
+def _broken(layer: QuantizedLayer, rule: QuantizationRule) -> Iterator[Violation]:
+    around = [*((f"operand {i}", p) for i, p in layer.data.items()), *(("the result", p) for p in layer.results)]
+    for name, found in around:
+        yield from _wrong(name, "activations", rule.activations, found, rule)
+        if found.scale.size > 1:
+            yield Violation(
+                f'{name} "{found.name}" has {found.scale.size} scales, not one', "give it one scale and zero point"
+            )
+    if layer.weight is not None:
+        yield from _wrong("the weight", "weights", rule.weights, layer.weight, rule)
+        yield from _wrong_granularity(layer, layer.weight, rule)
+    if layer.bias is not None and layer.bias.dtype not in rule.bias:
+        yield Violation(
+            f"the bias is {layer.bias.dtype}, not {' or '.join(rule.bias)}",
+            f"store the bias as {rule.bias[0]}" if rule.bias else "take the bias out of the layer",
+        )
+    if layer.added is not None and layer.core.op != "ConvTranspose":
+        shape, channels = layer.added.static_shape, (layer.core.operand(1).static_shape or ())[layer.channel_axis]
+        if shape is None or prod(shape) not in (1, channels):
+            yield Violation(
+                f"the bias must have one entry per channel, got shape {list(shape or ())}", "add it behind the layer"
+            )
+    if layer.activation is not None and layer.activation.op not in rule.fused:
+        yield Violation(
+            f"{layer.activation.op} stands before the rounding, which may be "
+            f"{' or '.join(rule.fused) or 'no activation'} only", f"round in front of the {layer.activation.op}, too",
+        )  # fmt: skip
+    stored = [found for _, found in around if not found.is_real]
+    other = next((found for found in stored if not found.equals(stored[0])), None)
+    if rule.equal_scales and other is not None:
+        yield Violation(
+            f"scales and zero points must be equal, but {_described(stored[0])} and {_described(other)} differ",
+            "give its operands and its result one scale and zero point",
+        )
+
+
+def _wrong(
+    name: str, role: Role, dtypes: Sequence[str], found: QuantizationParameters, rule: QuantizationRule
+) -> Iterator[Violation]:
+    """Return what is wrong with how data, a result or a weight is stored."""
+    about = f'{name} "{found.name}"'
+    if found.dtype not in dtypes:
+        mend = f"quantise it to {dtypes[0]}" if dtypes else "leave the layer in float"
+        yield Violation(f"{about} is {found.dtype}, not {' or '.join(dtypes) or 'quantised'}", mend)
+    if found.is_real:
+        return
+    middle = middle_of(found.dtype)
+    if rule.is_symmetric(role, found.dtype) and (found.zero_point != middle).any():
+        points = sorted(set(found.zero_point.tolist()))
+        yield Violation(
+            f"{about} has the zero point {points[0] if len(points) == 1 else points}, not {middle}",
+            "quantise it symmetrically",
+        )
+    if role in rule.power_of_two and (np.frexp(found.scale)[0] != 0.5).any():
+        yield Violation(f"{about} has the scale {found.scale[0]:.6g}, no power of two", "round its scale up to one")
+    if (found.scale < rule.least_scale).any():
+        yield Violation(
+            f"{about} has the scale {found.scale.min():.6g}, below {rule.least_scale:.6g}", "raise its scale to that"
+        )
+
+
+def _wrong_granularity(
+    layer: QuantizedLayer, weight: QuantizationParameters, rule: QuantizationRule
+) -> Iterator[Violation]:
+    several, rank = max(weight.scale.size, weight.zero_point.size) > 1, layer.core.operand(1).rank or 2
+    if several and rule.per_channel is False:
+        yield Violation(f"the weight has {weight.scale.size} scales, not one", "quantise it per tensor")
+    elif several and weight.axis % rank != layer.channel_axis:
+        yield Violation(
+            f"weights have one scale per output channel, got one along axis {weight.axis}", "quantise it per channel"
+        )
+    elif not several and rule.per_channel and not weight.is_real:
+        yield Violation("the weight has one scale, not one per output channel", "quantise it per channel")
+
+
+def _described(found: QuantizationParameters) -> str:
+    return f'"{found.name}" ({found.scale[0]:.6g} and {found.zero_point[0]}, {found.dtype})'
+
+
+def middle_of(dtype: str) -> int:
+    """Return the number in the middle of a range.
+
+    >>> middle_of("int8"), middle_of("uint8"), middle_of("int16")
+    (0, 128, 0)
+    """
+    bits = int(dtype.lstrip("uint"))
+    return 1 << (bits - 1) if dtype.startswith("u") else 0
+
+
+def disobedient(
+    nodes: Collection[Node], rule_of: Callable[[Node], QuantizationRule | None], within: Collection[Node] | None = None
+) -> Iterator[tuple[Node, Violation]]:
+    """Yield what rules do not allow of the layers among some nodes, with the operators of these layers.
+
+    Args:
+        nodes: In topological order, so that biases and activations come after the layers that they are parts of.
+        rule_of: Finds the rule of an operator.
+        within: The nodes that may belong to layers; by default any.
+    """
+    taken: set[Node] = set()
+    for node in nodes:
+        rule = None if node in taken else rule_of(node)
+        layer = None if rule is None else QuantizedLayer.read(node, within)
+        if rule is not None and layer is not None:
+            taken.update(layer.nodes)
+            yield from ((node, found) for found in violations(layer, rule))
