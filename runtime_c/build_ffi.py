@@ -104,12 +104,18 @@ def file_flags(source: str) -> list[str]:
     """Return the compiler flags that one file gets in addition.
 
     What few run is compiled to less: scalar kernels where every newer processor has a better set, and those for Helium
-    and on x86 for NEON, which only pack weights here.
+    and on x86 for NEON, which only pack weights here. Functions that the library exports are inlined all the same, as
+    nobody replaces them.
     """
-    isa = Path(source).stem.removeprefix("isa_")
-    emulated = machine() == "x86_64"
-    small = {"helium": ["-Os"], "neon": ["-Os"] if emulated else [], "scalar": ["-O2"] if len(isas()) > 2 else []}
-    return [] if sanitizers() else small.get(isa, [])
+    name = Path(source).stem
+    if not name.startswith("isa_"):
+        return ["-fno-semantic-interposition"]
+    small = {
+        "isa_helium": ["-Os"],
+        "isa_neon": ["-Os"] if machine() == "x86_64" else [],
+        "isa_scalar": ["-O2"] if len(isas()) > 2 else [],
+    }
+    return [] if sanitizers() else small.get(name, [])
 
 
 def link_flags() -> list[str]:
