@@ -69,7 +69,6 @@ MEMBERS = {
         "bounds",
         "outputs",
         "defaults",
-        "bounds",
         "graph",
         "plan",
         "threads",
