@@ -68,7 +68,6 @@ MEMBERS = {
         "bounds",
         "outputs",
         "defaults",
-        "bounds",
         "graph",
         "plan",
         "threads",
