@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 
 from tinycomp.errors import FeedError
+from tinycomp.runtime.native.direct import Direct, make_direct
 from tinycomp.runtime.native.executor import NativeProgram
-from tinycomp.runtime.native.library import address, ffi, lib
 from tinycomp.runtime.native.program import Array
 from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.regions import NativeRegion
-from tinycomp.runtime.spec import TensorSpec, array_dtype, misfit
-from tinycomp.symbolic import Size
-
-_direct: Any = importlib.import_module("tinycomp.runtime._direct")
-
-_FUNCTIONS = ("tc_run", "tc_context_resize", "tc_context_value", "tc_context_grown", "tc_context_written_bytes")
-"""What the short way calls in the C runtime."""
-
-Direct = Callable[..., "list[Array] | None"]
-"""Takes a sequence of arrays, and perhaps one of arrays for the results or None. Returns the results, or None for
-arguments that need a conversion or a message."""
+from tinycomp.runtime.spec import TensorSpec, misfit
 
 
 def direct_program(plan: Plan) -> NativeProgram | None:
@@ -41,51 +30,10 @@ def direct_program(plan: Plan) -> NativeProgram | None:
 def direct_call(plan: Plan) -> Direct | None:
     """Return the short way through ``plan``, or None if it is longer than one native region."""
     native = direct_program(plan)
-    if native is None or any(call.control is not None for call in native.program.instructions):
+    if native is None:
         return None
-    program, step = native.program, plan.steps[0]
-    extends = {target: source for source, target in program.in_place}
-    inputs = [
-        (plan.input_slots.index(slot), -1, _format(array_dtype(spec.dtype)), _in_values(native, spec.shape))
-        for slot, spec in zip(step.reads, program.inputs, strict=True)
-    ]
-    outputs = [
-        (plan.output_slots.index(slot), extends.get(number, -1), _format(array_dtype(spec.dtype)),
-         None if number in program.grown else _in_values(native, spec.shape), array_dtype(spec.dtype))
-        for number, (slot, spec) in enumerate(zip(step.writes, program.outputs, strict=True))
-    ]  # fmt: skip
-    if any(fields[2] is None for fields in (*inputs, *outputs)):
-        return None
-    call: Direct = _direct.make(
-        tuple([address(ffi.addressof(lib, name)) for name in _FUNCTIONS]),
-        address(native.handle),
-        address(native.pool_handle),
-        native,
-        native.contexts,
-        native.new_context,
-        np.ndarray,
-        np.empty,
-        tuple(inputs),
-        tuple(outputs),
-        native.sources,
-        program.is_symbolic,
-    )
-    return call
-
-
-def _in_values(program: NativeProgram, shape: Sequence[Size]) -> tuple[int, ...]:
-    """Return a shape as the short way reads it: a dimension that is no number as -1 - v for the value v of a run."""
-    return tuple([dim if isinstance(dim, int) else -1 - program.dims[dim] for dim in shape])
-
-
-def _format(dtype: np.dtype[Any] | None) -> str | None:
-    """Return how the buffer protocol calls the elements; None where they have no part in it."""
-    if dtype is None:
-        return None
-    try:
-        return np.empty(0, dtype).data.format
-    except (ValueError, BufferError, TypeError):  # a dtype that numpy did not define itself
-        return None
+    step = plan.steps[0]
+    return make_direct(native, [*map(plan.input_slots.index, step.reads)], [*map(plan.output_slots.index, step.writes)])
 
 
 class Binding:

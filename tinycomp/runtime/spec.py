@@ -150,9 +150,12 @@ def departure(spec: TensorSpec, result: Any) -> tuple[TensorSpec, str] | None:
     if element is not None:
         several = isinstance(result, list)
         for i, each in enumerate(result if several else [result]):
-            found = departure(replace(element, name=f"{spec.name}[{i}]") if several else element, each)
+            if isinstance(each, dict):  # a map, of which no more is known; there are as many as rows
+                continue
+            found = departure(element, each)
             if found is not None:
-                return found
+                name = found[0].name.removeprefix(spec.name)
+                return (replace(found[0], name=f"{spec.name}[{i}]{name}"), found[1]) if several else found
     elif isinstance(result, np.ndarray):
         if result.dtype != spec.numpy_dtype and spec.numpy_dtype is not None:
             return spec, f"dtype {result.dtype.name}"

@@ -1,0 +1,79 @@
+"""The short way to run a native program: one call of an extension, which looks at the arrays itself."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinycomp.runtime.native.executor import NativeProgram
+from tinycomp.runtime.native.library import address, ffi, lib
+from tinycomp.runtime.native.program import Array
+from tinycomp.runtime.spec import array_dtype
+from tinycomp.symbolic import Size
+
+_direct: Any = importlib.import_module("tinycomp.runtime._direct")
+
+_FUNCTIONS = ("tc_run", "tc_context_resize", "tc_context_value", "tc_context_grown", "tc_context_written_bytes")
+"""What the short way calls in the C runtime."""
+
+Direct = Callable[..., "list[Array] | None"]
+"""Takes a sequence of arrays, and perhaps one of arrays for the results or None. Returns the results, or None for
+arguments that need a conversion or a message, and where a run fails."""
+
+
+def make_direct(native: NativeProgram, reads: Sequence[int], writes: Sequence[int]) -> Direct | None:
+    """Return the short way to run a program, or None if there is none: it knows no time limit and no control flow.
+
+    Args:
+        native: The program.
+        reads: For every input the place of its array among those that are given.
+        writes: For every output its place among the results.
+    """
+    program = native.program
+    if any(call.control is not None for call in program.instructions):
+        return None
+    extends = {target: source for source, target in program.in_place}
+    inputs = [
+        (place, -1, _format(array_dtype(spec.dtype)), _in_values(native, spec.shape))
+        for place, spec in zip(reads, program.inputs, strict=True)
+    ]
+    outputs = [
+        (place, extends.get(number, -1), _format(array_dtype(spec.dtype)),
+         None if number in program.grown else _in_values(native, spec.shape), array_dtype(spec.dtype))
+        for number, (place, spec) in enumerate(zip(writes, program.outputs, strict=True))
+    ]  # fmt: skip
+    if any(fields[2] is None for fields in (*inputs, *outputs)):
+        return None
+    call: Direct = _direct.make(
+        tuple([address(ffi.addressof(lib, name)) for name in _FUNCTIONS]),
+        address(native.handle),
+        address(native.pool_handle),
+        native,
+        native.contexts,
+        native.new_context,
+        np.ndarray,
+        np.empty,
+        tuple(inputs),
+        tuple(outputs),
+        native.sources,
+        program.is_symbolic,
+    )
+    return call
+
+
+def _in_values(program: NativeProgram, shape: Sequence[Size]) -> tuple[int, ...]:
+    """Return a shape as the short way reads it: a dimension that is no number as -1 - v for the value v of a run."""
+    return tuple([dim if isinstance(dim, int) else -1 - program.dims[dim] for dim in shape])
+
+
+def _format(dtype: np.dtype[Any] | None) -> str | None:
+    """Return how the buffer protocol calls the elements; None where they have no part in it."""
+    if dtype is None:
+        return None
+    try:
+        return np.empty(0, dtype).data.format
+    except (ValueError, BufferError, TypeError):  # a dtype that numpy did not define itself
+        return None
