@@ -65,9 +65,12 @@ class TensorSpec:
         """Tell whether an array of this shape fits: symbols take every size."""
         if self.shape is None:
             return True
-        return len(self.shape) == len(shape) and all(
-            not isinstance(w, int) or w == f for w, f in zip(self.shape, shape, strict=True)
-        )
+        return len(self.shape) == len(shape) and all(shape[axis] == size for axis, size in self._fixed)
+
+    @functools.cached_property
+    def _fixed(self) -> tuple[tuple[int, int], ...]:
+        """The axes whose sizes are known, and these."""
+        return tuple([(axis, dim) for axis, dim in enumerate(self.shape or ()) if isinstance(dim, int)])
 
     @functools.cached_property
     def element(self) -> TensorSpec | None:
