@@ -542,9 +542,11 @@ typedef struct tc_tree_ensemble_f32_params {
   int64_t nodes, leaves, trees;
   int64_t aggregate; /* TC_TREES_AVERAGE, _SUM, _MIN or _MAX */
   int64_t tracks;    /* 1 if any feature has bit 30 */
+  int64_t small;     /* room: the nodes of trees of at most 256 nodes and 64 leaves; 0 if all are to be walked */
 } tc_tree_ensemble_f32_params;
 
-/* tree_ensemble_f64: likewise with x, thresholds, weights, base and y in double, nodes (int32 [nodes, 5]). */
+/* tree_ensemble_f64: likewise with x, thresholds, weights, base and y in double, nodes (int32 [nodes, 5]); all trees
+ * are walked. */
 typedef tc_tree_ensemble_f32_params tc_tree_ensemble_f64_params;
 
 enum { TC_CLASSES_NONE, TC_CLASSES_SOFTMAX, TC_CLASSES_LOGISTIC, TC_CLASSES_SOFTMAX_ZERO, TC_CLASSES_PROBIT };

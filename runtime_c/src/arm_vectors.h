@@ -143,6 +143,7 @@ TC_INLINE int32x4_t vsubq_s32(int32x4_t a, int32x4_t b) { return (int32x4_t)((ui
 ARM_EACH(int32x4_t, vmulq_s32, (int32x4_t a, int32x4_t b), (int32_t)((uint32_t)a[i] * (uint32_t)b[i]))
 TC_INLINE int32x4_t vnegq_s32(int32x4_t a) { return vsubq_s32((int32x4_t){0}, a); }
 TC_INLINE int32x4_t vandq_s32(int32x4_t a, int32x4_t b) { return a & b; }
+TC_INLINE int32x4_t vbicq_s32(int32x4_t a, int32x4_t b) { return a & ~b; }
 TC_INLINE uint8x16_t veorq_u8(uint8x16_t a, uint8x16_t b) { return a ^ b; }
 ARM_EACH(int32x4_t, vmaxq_s32, (int32x4_t a, int32x4_t b), a[i] > b[i] ? a[i] : b[i])
 ARM_EACH(int32x4_t, vminq_s32, (int32x4_t a, int32x4_t b), a[i] < b[i] ? a[i] : b[i])

@@ -139,6 +139,9 @@ TC_INLINE tc_vi tc_vi_dot4(tc_vi sum, tc_vi a, tc_vi b) {
   return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), _mm256_set1_epi16(1)));
 }
 TC_INLINE tc_vi tc_vi_and(tc_vi a, tc_vi b) { return _mm256_and_si256(a, b); }
+TC_INLINE tc_vi tc_vi_clear(tc_vi v, tc_vm m, tc_vi bits) {
+  return _mm256_andnot_si256(_mm256_and_si256(_mm256_castps_si256(m), bits), v);
+}
 TC_INLINE tc_vi tc_vi_down(tc_vi a, int n) { return _mm256_srli_epi32(a, n); }
 enum { TC_DOT4_CODES_MOST = 255 };
 TC_INLINE bool tc_has_dot4_codes(void) { return tc_cpu_has_avxvnni(); }

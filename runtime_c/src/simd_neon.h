@@ -127,6 +127,9 @@ TC_INLINE tc_vi tc_vi_load_quad(const void *p) {
   return vdupq_n_s32(word);
 }
 TC_INLINE tc_vi tc_vi_and(tc_vi a, tc_vi b) { return vandq_s32(a, b); }
+TC_INLINE tc_vi tc_vi_clear(tc_vi v, tc_vm m, tc_vi bits) {
+  return vbicq_s32(v, vandq_s32(vreinterpretq_s32_u32(m), bits));
+}
 TC_INLINE tc_vi tc_vi_down(tc_vi a, int n) {
   return vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a), vdupq_n_s32(-n)));
 }

@@ -213,6 +213,7 @@ TC_INLINE tc_vi tc_vi_dot4(tc_vi sum, tc_vi a, tc_vi b) {
 #endif
 }
 TC_INLINE tc_vi tc_vi_and(tc_vi a, tc_vi b) { return a & b; }
+TC_INLINE tc_vi tc_vi_clear(tc_vi v, tc_vm m, tc_vi bits) { return m ? v & ~bits : v; }
 TC_INLINE tc_vi tc_vi_down(tc_vi a, int n) { return (int32_t)((uint32_t)a >> n); }
 enum { TC_DOT4_CODES_MOST = 255 };
 TC_INLINE bool tc_has_dot4_codes(void) { return true; }

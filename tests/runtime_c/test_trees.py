@@ -54,6 +54,7 @@ def walk(
     params = {
         "rows": len(x), "features": x.shape[1], "outputs": e.outputs, "nodes": len(e.feature), "leaves": len(e.weights),
         "trees": len(e.roots), "aggregate": AGGREGATES.index(e.aggregate), "tracks": 1,
+        "small": len(e.feature) if e.threshold.dtype == F32 else 0,
     } | changes  # fmt: skip
     roots = np.stack([e.roots, e.depths, e.columns])
     operands = [x, *map(Weight, (table if nodes is None else nodes, e.leaf, roots, e.weights, e.base))]
@@ -126,6 +127,43 @@ def test_aggregates(aggregate: str, isa: str) -> None:
     np.testing.assert_allclose(walk(made, x, isa), made.scores(x), rtol=1e-5, atol=1e-6)
 
 
+def equal_to(values: list[float], missing: int) -> Ensemble:
+    """A chain of tests for equality, each of which is two nodes; those up to ``missing`` are passed by NaN."""
+    count = len(values)
+    places = 2 * np.arange(count)
+    table, threshold = np.zeros((3 * count + 1, 2), np.int32), np.zeros(3 * count + 1, F32)
+    leaf, feature = np.full(len(table), -1, np.int32), np.zeros(len(table), np.int32)
+    for i, (at, value) in enumerate(zip(places, values, strict=True)):
+        other, yes = at + 2, 2 * count + 1 + i
+        table[at], table[at + 1], table[yes] = (at + 1, other), (other, yes), yes
+        threshold[at], threshold[at + 1] = value, np.nextafter(F32(value), F32(-np.inf))
+        leaf[yes], feature[at], feature[at + 1] = i, i % 2, i % 2
+    table[2 * count], leaf[2 * count] = 2 * count, count
+    weights = np.arange(count + 1, dtype=F32)[:, None] + 1
+    return Ensemble(
+        feature, threshold, table, np.arange(len(table)) % 2 + np.arange(len(table)) < 2 * missing, leaf, weights,
+        np.zeros(1, np.int32), np.array([2 * count], np.int32), "SUM", "NONE", np.zeros(1, F32),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 31, 32, 40, 63, 64])
+def test_tests_for_equality(count: int, isa: str) -> None:
+    """As many leaves as one word has and one more, as two have and more; the table is none of a tree."""
+    made = equal_to([(i - count // 2) / 2 for i in range(count)], missing=1)
+    x = np.concatenate([data(200, 2), np.repeat(np.arange(-40, 40)[:, None] / 2, 2, 1).astype(F32)])
+    x[0], x[1] = np.inf, -np.inf
+    expected = made.scores(x)
+    assert len(np.unique(expected)) > min(count, 5)
+    np.testing.assert_array_equal(walk(made, x, isa), expected)
+
+
+@pytest.mark.parametrize("small", [0, 1, 100])
+def test_trees_for_which_there_is_no_room_are_walked(small: int, isa: str) -> None:
+    made = ensemble(3, trees=30, outputs=2, features=3, depth=5)
+    x = data(70, 3)
+    np.testing.assert_array_equal(walk(made, x, isa, small=small), walk(made, x, isa))
+
+
 def test_a_damaged_table_is_walked_in_bounds(isa: str) -> None:
     made = ensemble(5, trees=4, outputs=2, features=3, depth=5)
     x, rng = data(30, 3), np.random.default_rng(0)
@@ -141,6 +179,8 @@ def test_a_damaged_table_is_walked_in_bounds(isa: str) -> None:
     [
         ({"aggregate": 4}, "there is no aggregate 4"),
         ({"features": 0}, "0 columns"),
+        ({"small": -1}, "-1 of"),
+        ({"small": 10**6}, "1000000 of"),
         ({"rows": 1000}, "reaches past the end"),
         ({"leaves": 10**6}, "ends at byte"),
     ],

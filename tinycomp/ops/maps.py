@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -320,4 +321,5 @@ def zip_map(
         raise ExecutionError(
             "ZipMap: the labels do not fit the columns", expected=f"[n, {len(labels)}]", found=str(list(x.shape))
         )
-    return [dict(zip(labels, row, strict=True)) for row in rows.tolist()]
+    values = zip(*rows.T.tolist(), strict=True)  # a list per column and not per row, of which there may be many
+    return [*map(dict, map(zip, itertools.repeat(labels), values))]

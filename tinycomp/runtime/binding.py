@@ -33,10 +33,7 @@ def direct_call(plan: Plan) -> Direct | None:
     if native is None:
         return None
     step = plan.steps[0]
-    return make_direct(
-        native, [plan.input_slots.index(slot) for slot in step.reads],
-        [plan.output_slots.index(slot) for slot in step.writes],
-    )  # fmt: skip
+    return make_direct(native, [*map(plan.input_slots.index, step.reads)], [*map(plan.output_slots.index, step.writes)])
 
 
 class Binding:

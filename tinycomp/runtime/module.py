@@ -86,7 +86,8 @@ class Module:
         self._known_names = frozenset(self._names)
         self._direct = direct_call(parts.plan)
         self._single = len(parts.outputs) == 1
-        self._symbolic = not all(spec.is_static for spec in parts.inputs)
+        self._input_set = frozenset(self._input_names)
+        self._compares_sizes = bool(parts.bounds) or _has_repeated_symbol(parts.inputs)
         self._requests: Requests | None = None
         self._in_flight: int | None = None
         self._lock = Lock()
@@ -186,7 +187,12 @@ class Module:
             arrays = [*map(feeds.get, self._input_names)]
             results = self._direct(arrays) if outputs is None else self._direct(arrays, self._targets(outputs))
         if results is None:
-            results = self._run((), feeds, timeout) if outputs is None else self._run_into(feeds, outputs, timeout)
+            if outputs is not None:
+                results = self._run_into(feeds, outputs, timeout)
+            elif feeds.keys() == self._input_set:  # which is the usual case, and less to look at
+                results = self._run([feeds[name] for name in self._input_names], {}, timeout)
+            else:
+                results = self._run((), feeds, timeout)
         return dict(zip(self._names, results, strict=True))
 
     def bind(self, inputs: Any, outputs: Any = None) -> Binding:
@@ -418,7 +424,7 @@ class Module:
         else:
             check = check_feed
         arrays = [check(spec, value) for spec, value in zip(specs, args, strict=True)]
-        if self._symbolic:
+        if self._compares_sizes:
             self._check_sizes(arrays)
         return arrays
 
@@ -482,3 +488,9 @@ def _unpickle(data: bytes) -> Module:
 
     module: Module = importlib.import_module("tinycomp").load(data, trusted=True)
     return module
+
+
+def _has_repeated_symbol(specs: Sequence[TensorSpec]) -> bool:
+    """Tell whether a symbol stands for several sizes, which may disagree."""
+    symbols = [dim for spec in specs for dim in spec.shape or () if isinstance(dim, str)]
+    return len(set(symbols)) < len(symbols)

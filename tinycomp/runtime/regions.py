@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar
@@ -110,18 +111,19 @@ class NativeRegion:
         self.program = program
         self.native = NativeProgram(program, pool, weights=weights, beside=beside)
         self._border = None if program.texts is None else TextBorder(program, program.texts)
-        self._direct: Direct | None = None
-        if program.texts is not None:
-            self._direct = make_direct(self.native, range(len(program.inputs)), range(len(program.outputs)))
+
+    @functools.cached_property
+    def direct(self) -> Direct | None:
+        """Return the short way to run the program, if there is one."""
+        return make_direct(self.native, range(len(self.program.inputs)), range(len(self.program.outputs)))
 
     def __call__(self, operands: Sequence[Array]) -> list[Array]:
         """Return fresh arrays with the results; operands that are not contiguous are copied."""
-        arrays = [_ready(x) for x in operands]
-        if self._border is None:
-            return self.native.call(arrays)
-        inputs = self._border.encode(arrays)
-        outputs = None if self._direct is None or current().deadline is not None else self._direct(inputs)
-        return self._border.decode(inputs, self.native.call(inputs) if outputs is None else outputs)
+        inputs = operands if self._border is None else self._border.encode([_ready(x) for x in operands])
+        results = None if self.direct is None or current().deadline is not None else self.direct(inputs)
+        if results is None:
+            results = self.native.call([_ready(x) for x in inputs])
+        return results if self._border is None else self._border.decode(inputs, results)
 
     def profile(self, operands: Sequence[Array]) -> list[float]:
         """Run once and return the seconds of every instruction."""

@@ -65,9 +65,12 @@ class TensorSpec:
         """Tell whether an array of this shape fits: symbols take every size."""
         if self.shape is None:
             return True
-        return len(self.shape) == len(shape) and all(
-            not isinstance(w, int) or w == f for w, f in zip(self.shape, shape, strict=True)
-        )
+        return len(self.shape) == len(shape) and all(shape[axis] == size for axis, size in self._fixed)
+
+    @functools.cached_property
+    def _fixed(self) -> tuple[tuple[int, int], ...]:
+        """The axes whose sizes are known, and these."""
+        return tuple([(axis, dim) for axis, dim in enumerate(self.shape or ()) if isinstance(dim, int)])
 
     @functools.cached_property
     def element(self) -> TensorSpec | None:
@@ -150,9 +153,12 @@ def departure(spec: TensorSpec, result: Any) -> tuple[TensorSpec, str] | None:
     if element is not None:
         several = isinstance(result, list)
         for i, each in enumerate(result if several else [result]):
-            found = departure(replace(element, name=f"{spec.name}[{i}]") if several else element, each)
+            if isinstance(each, dict):  # a map, of which no more is known; there are as many as rows
+                continue
+            found = departure(element, each)
             if found is not None:
-                return found
+                name = found[0].name.removeprefix(spec.name)
+                return (replace(found[0], name=f"{spec.name}[{i}]{name}"), found[1]) if several else found
     elif isinstance(result, np.ndarray):
         if result.dtype != spec.numpy_dtype and spec.numpy_dtype is not None:
             return spec, f"dtype {result.dtype.name}"

@@ -25,14 +25,22 @@ TC_INLINE void gather_slices(const tc_call *call, const int64_t bytes, int64_t b
   const tc_gather_params *p = call->params;
   char *y = call->operands[GATHER_Y];
   const char *data = call->operands[GATHER_DATA];
+  if (begin == end) {
+    return;
+  }
+  int64_t place = begin % p->count; /* among the indices */
+  data += begin / p->count * p->axis * bytes;
   for (int64_t unit = begin; unit < end; unit++) {
-    const int64_t outer = unit / p->count;
-    const int64_t index = tc_index(call->operands[GATHER_INDICES], p->index_size, unit % p->count, p->axis);
+    const int64_t index = tc_index(call->operands[GATHER_INDICES], p->index_size, place, p->axis);
     if (index < 0) {
       tc_fail(call, "an index is out of range");
       return;
     }
-    memcpy(y + unit * bytes, data + (outer * p->axis + index) * bytes, (size_t)bytes);
+    memcpy(y + unit * bytes, data + index * bytes, (size_t)bytes);
+    if (++place == p->count) {
+      place = 0;
+      data += p->axis * bytes;
+    }
   }
 }
 

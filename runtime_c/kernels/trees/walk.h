@@ -4,24 +4,15 @@
  *
  * A step of one row waits for the step before it, so several go side by side: rows in one tree, or one row in several
  * trees. A leaf is its own child, so that no step needs a branch; after some steps the walk ends if nobody has moved.
- * The weights of a row are added in the order of the trees, however rows are cut. */
+ * The weights of a row are added in the order of the trees, however rows are cut.
+ * Small trees of floats are no walk where many rows come at once, see leaf_sets.h. */
 #include "vocabulary.h"
 
 #ifndef TREES_TYPED /* by itself: as the first of those who include this */
 #include "tree_ensemble_f32.h"
 #else
 
-#ifndef TINYCOMP_KERNELS_TREES_WALK_H
-#define TINYCOMP_KERNELS_TREES_WALK_H
-
-enum { TREES_Y, TREES_X, TREES_NODES, TREES_LEAVES, TREES_ROOTS, TREES_WEIGHTS, TREES_BASE };
-
-enum { TREES_LANES = 8, TREES_BLOCK = 64, TREES_STRIDE = 4 };
-
-/* The feature of a node that sends NaN to its first child has this bit in the table. */
-enum { TREES_TRACKS = 1 << 30 };
-
-#endif
+#include "node.h"
 
 #define trees_node TREES_TYPED(trees_node)
 #define trees_state TREES_TYPED(trees_state)
@@ -31,23 +22,21 @@ enum { TREES_TRACKS = 1 << 30 };
 #define trees_mirror TREES_TYPED(trees_mirror)
 #define trees_both_signs TREES_TYPED(trees_both_signs)
 #define trees_add TREES_TYPED(trees_add)
+#define trees_find TREES_TYPED(trees_find)
 #define trees_of_rows TREES_TYPED(trees_of_rows)
+#define trees_finish TREES_TYPED(trees_finish)
 #define trees_of_row TREES_TYPED(trees_of_row)
 
 /* int32 words of a node in the constant table: its feature, the bits of its threshold, its children. */
 #define TREES_WORDS (3 + (int)(sizeof(trees_real) / sizeof(int32_t)))
 
-typedef struct trees_node {
-  trees_real threshold;
-  int32_t feature;
-  int32_t child[2]; /* where the value is at most the threshold, and where it is not */
-  int32_t padding[sizeof(trees_real) == sizeof(double)];
-} trees_node;
-
 /* Where the parts of the state lie. */
 typedef struct trees_state {
   const trees_node *nodes;
   const int32_t *leaves, *roots, *depths, *columns;
+#if TREES_SETS
+  sets_state sets;
+#endif
 } trees_state;
 
 static trees_state trees_state_at(const tc_tree_ensemble_f32_params *p, const void *state) {
@@ -56,6 +45,9 @@ static trees_state trees_state_at(const tc_tree_ensemble_f32_params *p, const vo
   at.roots = at.leaves + p->nodes;
   at.depths = at.roots + p->trees;
   at.columns = at.depths + p->trees;
+#if TREES_SETS
+  at.sets = sets_state_at(p, at.columns + p->trees);
+#endif
   return at;
 }
 
@@ -65,6 +57,8 @@ static void TREES_PREPARE(tc_prepare *prepare) {
              "%lld nodes and %lld leaves", (long long)p->nodes, (long long)p->leaves);
   TC_REQUIRE(prepare, p->features > 0 && p->features < TREES_TRACKS / 2 && p->outputs > 0, "%lld columns, %lld outputs",
              (long long)p->features, (long long)p->outputs);
+  TC_REQUIRE(prepare, p->small >= 0 && p->small <= p->nodes, "%lld of %lld nodes are of small trees",
+             (long long)p->small, (long long)p->nodes);
   TC_REQUIRE(prepare, p->aggregate >= TC_TREES_AVERAGE && p->aggregate <= TC_TREES_MAX, "there is no aggregate %lld",
              (long long)p->aggregate);
   tc_touch(prepare, TREES_Y, TC_PRODUCT(prepare, p->rows, p->outputs), sizeof(trees_real));
@@ -79,13 +73,18 @@ static void TREES_PREPARE(tc_prepare *prepare) {
   }
   prepare->state_bytes = TC_PRODUCT(prepare, p->nodes, sizeof(trees_node) + sizeof(int32_t)) +
                          TC_PRODUCT(prepare, p->trees, 3, sizeof(int32_t));
+  TC_SHARE(prepare, p->nodes, p->trees, p->leaves, p->features, p->outputs, p->aggregate, p->small);
+  prepare->scratch_bytes = p->tracks ? TC_PRODUCT(prepare, TREES_BLOCK, 2, p->features, sizeof(trees_real)) : 0;
+#if TREES_SETS
+  prepare->state_bytes += sets_bytes(prepare, p);
+  prepare->scratch_bytes += TC_PRODUCT(prepare, SETS_ROWS, sets_most_columns(p), sizeof(float));
+#endif
   const int64_t words = (int64_t)(offsetof(trees_node, child) + sizeof(int32_t[2]) - offsetof(trees_node, feature));
+  const int64_t behind = p->nodes * (int64_t)sizeof(trees_node);
   tc_state_repeats(prepare, 0, 1, sizeof(trees_real), p->nodes, sizeof(trees_node));
   tc_state_repeats(prepare, offsetof(trees_node, feature), words / (int64_t)sizeof(int32_t), sizeof(int32_t), p->nodes,
                    sizeof(trees_node));
-  tc_state_numbers(prepare, p->nodes * (int64_t)sizeof(trees_node), p->nodes + 3 * p->trees, sizeof(int32_t));
-  TC_SHARE(prepare, p->nodes, p->trees, p->leaves, p->features, p->outputs, p->aggregate);
-  prepare->scratch_bytes = p->tracks ? TC_PRODUCT(prepare, TREES_BLOCK, 2, p->features, sizeof(trees_real)) : 0;
+  tc_state_numbers(prepare, behind, (prepare->state_bytes - behind) / (int64_t)sizeof(int32_t), sizeof(int32_t));
   prepare->units = tc_ceil_div(p->rows, TREES_BLOCK);
   prepare->cost = 10.0 * (double)p->rows * (double)p->trees;
   prepare->work.flops = (double)p->rows * (double)p->trees * (double)p->outputs;
@@ -122,7 +121,7 @@ static void TREES_PACK(const tc_prepare *prepare, void *state) {
     if (!inner) {
       node = (trees_node){.child = {(int32_t)i, (int32_t)i}};
     }
-    nodes[i] = inner && (node.feature & TREES_TRACKS) ? trees_mirror(node, p->features) : node;
+    nodes[i] = node;
     leaves[i] = !inner && leaf[i] >= 0 && leaf[i] < p->leaves ? leaf[i] : 0;
   }
   for (int64_t t = 0; t < p->trees; t++) {
@@ -130,6 +129,12 @@ static void TREES_PACK(const tc_prepare *prepare, void *state) {
     to[p->trees + t] = (int32_t)tc_min(tc_max(roots[p->trees + t], 0), (int32_t)p->nodes);
     const int32_t column = roots[2 * p->trees + t];
     to[2 * p->trees + t] = p->aggregate <= TC_TREES_SUM && column >= 0 && column < p->outputs ? column : -1;
+  }
+#if TREES_SETS
+  sets_pack(p, nodes, leaves, to, to + p->trees, to + 3 * p->trees);
+#endif
+  for (int64_t i = 0; i < p->nodes; i++) {
+    nodes[i] = nodes[i].feature & TREES_TRACKS ? trees_mirror(nodes[i], p->features) : nodes[i];
   }
 }
 
@@ -184,22 +189,49 @@ TC_INLINE void trees_add(const tc_tree_ensemble_f32_params *p, const trees_real 
   }
 }
 
-/* Rows side by side, one tree after another. */
+/* Leads rows down a tree side by side, TREES_LANES at a time, and finds the rows of weights that they reach. */
+static void trees_find(const trees_state *state, int64_t tree, const trees_real *x, int64_t stride, int64_t rows,
+                       int32_t *to) {
+  for (int64_t row = 0; row < rows; row += TREES_LANES) {
+    const trees_real *lanes[TREES_LANES];
+    int32_t at[TREES_LANES];
+    for (int i = 0; i < TREES_LANES; i++) {
+      lanes[i] = x + (row + i) * stride;
+      at[i] = state->roots[tree];
+    }
+    trees_walk(state->nodes, lanes, state->depths[tree], at);
+    for (int i = 0; i < TREES_LANES; i++) {
+      to[row + i] = state->leaves[at[i]];
+    }
+  }
+}
+
+/* Adds up one tree after another for up to TREES_BLOCK rows; of those that are sets, the rows are columns. */
 static void trees_of_rows(const tc_tree_ensemble_f32_params *p, const trees_state *state, const trees_real *weights,
-                          const trees_real *x, int64_t stride, int64_t rows, trees_real *y) {
+                          const trees_real *x, int64_t stride, int64_t rows, const float *columns, trees_real *y) {
+  int32_t leaves[TREES_BLOCK];
   for (int64_t tree = 0; tree < p->trees; tree++) {
-    for (int64_t row = 0; row < rows; row += TREES_LANES) {
-      const trees_real *lanes[TREES_LANES];
-      int32_t at[TREES_LANES];
-      for (int i = 0; i < TREES_LANES; i++) {
-        lanes[i] = x + (row + i) * stride;
-        at[i] = state->roots[tree];
+    const int32_t column = state->columns[tree];
+    bool is_found = false;
+#if TREES_SETS
+    is_found = columns && state->sets.trees[tree].begin >= 0;
+    if (is_found) {
+      sets_find(&state->sets, &state->sets.trees[tree], columns, rows, leaves);
+    }
+#else
+    (void)columns;
+#endif
+    if (!is_found) {
+      trees_find(state, tree, x, stride, rows, leaves);
+    }
+    if (column >= 0) {
+      for (int64_t row = 0; row < rows; row++) {
+        y[row * p->outputs + column] += weights[leaves[row] * p->outputs + column];
       }
-      trees_walk(state->nodes, lanes, state->depths[tree], at);
-      for (int i = 0; i < TREES_LANES; i++) {
-        const trees_real *leaf = weights + state->leaves[at[i]] * p->outputs;
-        trees_add(p, leaf, state->columns[tree], y + (row + i) * p->outputs);
-      }
+      continue;
+    }
+    for (int64_t row = 0; row < rows; row++) {
+      trees_add(p, weights + leaves[row] * p->outputs, column, y + row * p->outputs);
     }
   }
 }
@@ -237,6 +269,15 @@ static void trees_both_signs(const trees_real *x, int64_t rows, int64_t features
   }
 }
 
+/* Makes results of what the leaves of a row say together. */
+static void trees_finish(const tc_tree_ensemble_f32_params *p, const trees_real *base, trees_real *y) {
+  for (int64_t i = 0; i < p->outputs; i++) {
+    const bool silent = p->aggregate > TC_TREES_SUM && isinf(y[i]); /* no leaf speaks of this output */
+    const trees_real sum = p->aggregate == TC_TREES_AVERAGE ? y[i] / (trees_real)p->trees : y[i];
+    y[i] = silent ? 0 : sum + (base ? base[i] : 0);
+  }
+}
+
 static void TREES_RUN(const tc_call *call, int64_t begin, int64_t end) {
   const tc_tree_ensemble_f32_params *p = call->params;
   const trees_state state = trees_state_at(p, call->state);
@@ -244,26 +285,32 @@ static void TREES_RUN(const tc_call *call, int64_t begin, int64_t end) {
   const int64_t first = begin * TREES_BLOCK, last = tc_min(end * TREES_BLOCK, p->rows);
   const trees_real start = p->aggregate == TC_TREES_MIN ? INFINITY : p->aggregate == TC_TREES_MAX ? -INFINITY : 0;
   for (int64_t row = first; row < last; row += TREES_BLOCK) {
-    const int64_t rows = tc_min(last - row, TREES_BLOCK), count = rows * p->outputs;
+    const int64_t rows = tc_min(last - row, TREES_BLOCK), full = rows / TREES_LANES * TREES_LANES;
     const trees_real *x = (const trees_real *)call->operands[TREES_X] + row * p->features;
     const int64_t stride = p->tracks ? 2 * p->features : p->features;
-    if (p->tracks) {
+    float *columns = NULL;
+    bool walks = true;
+#if TREES_SETS
+    if (state.sets.counts[0] && full >= SETS_LEAST_ROWS) {
+      columns = (float *)call->scratch + (p->tracks ? TREES_BLOCK * stride : 0);
+      sets_make_columns(p, &state.sets, x, full, columns);
+      walks = state.sets.counts[1] || full < rows;
+    }
+#endif
+    if (p->tracks && walks) {
       trees_both_signs(x, rows, p->features, call->scratch);
       x = call->scratch;
     }
     trees_real *y = (trees_real *)call->operands[TREES_Y] + row * p->outputs;
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < rows * p->outputs; i++) {
       y[i] = start;
     }
-    const int64_t full = rows / TREES_LANES * TREES_LANES;
-    trees_of_rows(p, &state, weights, x, stride, full, y);
+    trees_of_rows(p, &state, weights, x, stride, full, columns, y);
     for (int64_t i = full; i < rows; i++) {
       trees_of_row(p, &state, weights, x + i * stride, y + i * p->outputs);
     }
-    for (int64_t i = 0; i < count; i++) {
-      const bool silent = p->aggregate > TC_TREES_SUM && isinf(y[i]); /* no leaf speaks of this output */
-      const trees_real sum = p->aggregate == TC_TREES_AVERAGE ? y[i] / (trees_real)p->trees : y[i];
-      y[i] = silent ? 0 : sum + (base ? base[i % p->outputs] : 0);
+    for (int64_t i = 0; i < rows; i++) {
+      trees_finish(p, base, y + i * p->outputs);
     }
   }
 }
@@ -277,7 +324,9 @@ static void TREES_RUN(const tc_call *call, int64_t begin, int64_t end) {
 #undef trees_mirror
 #undef trees_both_signs
 #undef trees_add
+#undef trees_find
 #undef trees_of_rows
+#undef trees_finish
 #undef trees_of_row
 
 #endif

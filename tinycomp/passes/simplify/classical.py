@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+
 import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ops.distance import DOMAIN as OWN_DOMAIN
+from tinycomp.passes.edits import joined_sources, take_over, version_of
+from tinycomp.passes.simplify.facts import FLOATS, ints, producer
 from tinycomp.rewrite import Rule, rule
 
 ML = "ai.onnx.ml"
@@ -14,6 +19,8 @@ _SCAN_OF_ROWS = 9
 _METRICS = {"ReduceSumSquare": "sqeuclidean", "ReduceL2": "euclidean", "ReduceL1": "cityblock"}
 _TERMS = 8
 """What one kernel adds up at most."""
+_DEGREE = 4
+"""How many columns are multiplied one after another at most."""
 
 
 @rule((ML, "TreeEnsembleClassifier"))
@@ -116,4 +123,64 @@ def scan_to_distances(graph: Graph, node: Node) -> bool:
     return True
 
 
-RULES: tuple[Rule, ...] = (number_labels, split_sum, scan_to_distances)
+def _columns_of_product(graph: Graph, value: Value) -> tuple[Value, list[int]] | None:
+    """Return a matrix, and the columns of it whose product a value is that nobody else reads; None for others."""
+    product = producer(value, "ReduceProd")
+    gather = producer(product.inputs[0], "Gather") if product is not None else None
+    if product is None or gather is None or graph.use_count(value) != 1 or graph.use_count(gather.output) != 1:
+        return None
+    source, columns = gather.operand(0), gather.const(1)
+    keeps = product.attrs.get("keepdims", 1) and ints(product, 1, "axes") in ([1], [-1])
+    if not keeps or source.rank != 2 or gather.attrs.get("axis", 0) not in (1, -1) or columns is None:
+        return None
+    if columns.ndim != 1 or not 0 < len(columns) <= _DEGREE or source.dtype not in FLOATS:
+        return None
+    return source, [int(column) for column in columns]
+
+
+@rule("Concat")
+def multiply_columns(graph: Graph, node: Node) -> bool:
+    """Multiply many columns at once where a Concat joins products of some, as polynomial features are written."""
+    if node.output.rank != 2 or node.attrs.get("axis") not in (1, -1):
+        return False
+    joined = [node.operand(i) for i in range(len(node.inputs))]
+    found = [(value, _columns_of_product(graph, value)) for value in joined]
+    parts: list[Value] = []
+    for same, run in itertools.groupby(found, lambda each: each[1] and (each[1][0], len(each[1][1]))):
+        members = list(run)
+        if same is None or len(members) == 1:
+            parts += [value for value, _ in members]
+        else:
+            columns = [each[1] for _, each in members if each is not None]
+            parts.append(_product(graph, node, [value for value, _ in members], same[0], columns))
+    if len(parts) == len(node.inputs):
+        return False
+    join = graph.add(
+        "Concat", parts, node.attrs, outputs=[graph.fresh(node.output.name)], at=node, sources=node.sources,
+        version=node.version,
+    )  # fmt: skip
+    return take_over(graph, node, join)
+
+
+def _product(
+    graph: Graph, node: Node, products: Sequence[Value], source: Value, columns: Sequence[Sequence[int]]
+) -> Value:
+    """Add the products of columns as one matrix, a column each."""
+    makers = [value.producer for value in products]
+    makers += [maker.operand(0).producer for maker in makers if maker is not None]
+    sources = joined_sources(*(maker for maker in makers if maker is not None))
+    result: Value | None = None
+    for factor in zip(*columns, strict=True):
+        taken = graph.add(
+            "Gather", [source, graph.add_const(np.array(factor, np.int64), "columns")], {"axis": 1},
+            outputs=[graph.fresh(products[0].name)], at=node, sources=sources, version=version_of(graph, "Gather"),
+        ).output  # fmt: skip
+        result = taken if result is None else graph.add(
+            "Mul", [result, taken], outputs=[graph.fresh(products[0].name)], at=node, sources=sources,
+            version=version_of(graph, "Mul"),
+        ).output  # fmt: skip
+    assert result is not None
+    return result
+
+
+RULES: tuple[Rule, ...] = (number_labels, split_sum, scan_to_distances, multiply_columns)

@@ -1,4 +1,4 @@
-"""The short way through a program: arrays are checked, results made and the run started by one call of C."""
+"""The short way to run a native program: one call of an extension, which looks at the arrays itself."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _FUNCTIONS = ("tc_run", "tc_context_resize", "tc_context_value", "tc_context_gro
 
 Direct = Callable[..., "list[Array] | None"]
 """Takes a sequence of arrays, and perhaps one of arrays for the results or None. Returns the results, or None for
-arguments that need a conversion or a message."""
+arguments that need a conversion or a message, and where a run fails."""
 
 
-def make_direct(native: NativeProgram, places: Sequence[int], results: Sequence[int]) -> Direct | None:
-    """Return the short way through a program, or None if it has control flow, or elements without a buffer interface.
+def make_direct(native: NativeProgram, reads: Sequence[int], writes: Sequence[int]) -> Direct | None:
+    """Return the short way to run a program, or None if there is none: it knows no time limit and no control flow.
 
     Args:
         native: The program.
-        places: Which argument each input is.
-        results: Which result each output is.
+        reads: For every input the place of its array among those that are given.
+        writes: For every output its place among the results.
     """
     program = native.program
     if any(call.control is not None for call in program.instructions):
@@ -38,12 +38,12 @@ def make_direct(native: NativeProgram, places: Sequence[int], results: Sequence[
     extends = {target: source for source, target in program.in_place}
     inputs = [
         (place, -1, _format(array_dtype(spec.dtype)), _in_values(native, spec.shape))
-        for place, spec in zip(places, program.inputs, strict=True)
+        for place, spec in zip(reads, program.inputs, strict=True)
     ]
     outputs = [
         (place, extends.get(number, -1), _format(array_dtype(spec.dtype)),
          None if number in program.grown else _in_values(native, spec.shape), array_dtype(spec.dtype))
-        for number, (place, spec) in enumerate(zip(results, program.outputs, strict=True))
+        for number, (place, spec) in enumerate(zip(writes, program.outputs, strict=True))
     ]  # fmt: skip
     if any(fields[2] is None for fields in (*inputs, *outputs)):
         return None

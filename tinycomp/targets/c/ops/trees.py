@@ -18,6 +18,8 @@ FAMILY = LoweringRules()
 _ML = "ai.onnx.ml"
 _TRACKS = 1 << 30
 """The bit of a feature that sends NaN to the first child."""
+_SMALL_NODES, _SMALL_LEAVES = 256, 64
+"""The most that a tree may have which the kernel computes without walking it."""
 
 
 def ensemble_check(node: Node) -> Verdict:
@@ -45,6 +47,15 @@ def _is_wide(ensemble: Ensemble) -> bool:
     return ensemble.threshold.dtype == np.float64
 
 
+def _nodes_of_small_trees(ensemble: Ensemble) -> int:
+    """Return how many nodes those trees have that the kernel may compute as sets of leaves."""
+    order = np.argsort(ensemble.roots)  # the nodes of a tree lie side by side
+    starts = ensemble.roots[order]
+    nodes = np.diff(starts, append=len(ensemble.feature))
+    leaves = np.add.reduceat(ensemble.leaf >= 0, starts, dtype=np.int64)
+    return int(nodes[(nodes <= _SMALL_NODES) & (leaves <= _SMALL_LEAVES)].sum())
+
+
 def emit_scores(emit: Emitter, node: Node, ensemble: Ensemble, to: Value | View) -> None:
     """Emit the walk of all rows through all trees; ``to`` gets their scores."""
     x = node.operand(0)
@@ -57,6 +68,7 @@ def emit_scores(emit: Emitter, node: Node, ensemble: Ensemble, to: Value | View)
         "rows": rows, "features": columns, "outputs": ensemble.outputs, "nodes": count,
         "leaves": len(ensemble.weights), "trees": len(ensemble.roots),
         "aggregate": AGGREGATES.index(ensemble.aggregate), "tracks": int(bool((feature & _TRACKS).any())),
+        "small": 0 if _is_wide(ensemble) else _nodes_of_small_trees(ensemble),
     }  # fmt: skip
     base = ensemble.base if ensemble.base.any() else None
     tables = [nodes, ensemble.leaf, np.stack([ensemble.roots, ensemble.depths, ensemble.columns]), ensemble.weights]
