@@ -66,7 +66,7 @@ LEGALISED = "as it stands"
 
 @dataclass(frozen=True)
 class Legalize(Pass):
-    """Rewrite what nobody has claimed with the passes that a target asks for (``Target(legalize=…)``).
+    """Rewrite the layers that a target refuses, with the passes that it asks for: ``Target(legalize=…)``.
 
     A layer is rewritten only if the target refuses a part of it as it stands and takes all of what comes out: by one of
     the passes, or by several on top of each other, in the target's order. So no other target finds a layer in a form
