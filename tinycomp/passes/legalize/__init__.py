@@ -66,14 +66,12 @@ LEGALISED = "as it stands"
 
 @dataclass(frozen=True)
 class Legalize(Pass):
-    """Rewrite what nobody has claimed with the passes that a target asks for.
+    """Rewrite the layers that a target refuses, with the legalising passes that it asks for.
 
-    They are those of ``Target(legalize=…)``.
-
-    A layer is rewritten only if the target refuses a part of it as it stands and takes all of what comes out: by one of
-    the passes, or by several on top of each other, in the target's order. So no other target finds a layer in a form
-    that is worse for it. A remark says what the target had against it. Passes that work on more than single layers run
-    wherever they can.
+    Targets name these passes as data: ``Target(legalize=[DecomposeStrides(3)])``. A layer is rewritten only if the
+    target refuses a part of it as it stands and takes all of what comes out: by one of the passes, or by several on top
+    of each other, in the target's order. So no other target finds a layer in a form that is worse for it. A remark says
+    what the target had against it. Passes that work on more than single layers run wherever they can.
 
     Attributes:
         target: The target, or its name.

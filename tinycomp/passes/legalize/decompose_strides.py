@@ -36,7 +36,7 @@ MAX_OF_BYTES = 12
 
 @dataclass(frozen=True)
 class DecomposeStrides(Legalization):
-    """Take windows at strides of at most ``largest``, and every second or third result of that.
+    """Take windows at strides up to a limit, and every second or third result of that.
 
     A maximum of single elements leaves the others out. Targets want it that have an upper limit of strides, such as
     Ethos-U55 and U65 with 3. Strides with a prime factor above the limit stay as they are.

@@ -46,7 +46,7 @@ from tinycomp.passes.legalize.layer import Layer, attributes, given, has_plain_p
 
 @dataclass(frozen=True)
 class SplitKernels(Legalization):
-    """Cut a kernel into blocks of at most ``largest`` along every axis, and make channels of them.
+    """Cut a kernel into blocks up to a limit along every axis, and make channels of them.
 
     The data are padded, and every block reads a copy that is shifted by its place. The copies are joined as channels:
     one convolution sums up everything, in integers to the same bits. Targets want it that have an upper limit of
