@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import uvicorn
 
 from tinycomp.serving.application import Application
 from tinycomp.serving.protocol import DATATYPES, HEADER
-from tinycomp.serving.server import _Server, listen
+from tinycomp.serving.server import Server, listen
 
 
 @dataclass
@@ -78,7 +77,7 @@ def ask_once(port: int, *arguments: Any, **named: Any) -> Answer:
 def running(application: Application) -> Iterator[int]:
     """Serve in another thread; yields the port."""
     listening = listen("127.0.0.1", 0)
-    server = _Server(uvicorn.Config(application, log_config=None, access_log=False, lifespan="on"), application)
+    server = Server(application)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:

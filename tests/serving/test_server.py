@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,7 @@ for package in ("starlette", "uvicorn", "orjson", "prometheus_client"):
     pytest.importorskip(package, reason='serving needs the extra "serve"')
 
 from tests.serving.servers import Client, ask_once, running  # noqa: E402
+from tinycomp.serving import server  # noqa: E402
 from tinycomp.serving.application import Application, Limits, ServedModel  # noqa: E402
 
 IMAGES, _ = digits()
@@ -182,6 +184,23 @@ def test_sixty_four_clients_get_their_own_answers(port: int, expected: np.ndarra
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_heads_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.5)
+    with running(Application([ServedModel("double", Doubling())])) as port:
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as slow:
+            slow.sendall(b"GET /v2 HTTP/1.1\r\nHost: ")
+            assert slow.recv(1000) == b""
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as silent:
+            assert silent.recv(1000) == b""
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as large:
+            large.sendall(b"GET /v2 HTTP/1.1\r\nLong: " + b"x" * (server.HEAD_BYTES + 1))
+            assert large.recv(1000).startswith(b"HTTP/1.1 400 ")
+        with Client(port) as client:
+            array = np.zeros((1, 2 * server.HEAD_BYTES), np.float32)
+            for _ in range(2):  # bodies may be larger
+                assert client.infer("double", array, binary=True).status == 200
 
 
 def metrics(client: Client) -> dict[str, float]:
