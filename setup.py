@@ -1,6 +1,7 @@
 """Builds the C runtime; everything else about the package is in pyproject.toml."""
 
 import os
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -90,11 +91,19 @@ class WithKernels(build_py):
         """Build the package."""
         super().run()
         if not self.editable_mode:
-            for folder, pattern in (("include", "*.h"), ("src", "*.[ch]"), ("kernels", "**/*.h"), ("kernels", "*.def")):
+            for folder, pattern in (("include", "*.h"), ("src", "*.h"), ("kernels", "**/*.h"), ("kernels", "*.def")):
                 for path in sorted((RUNTIME / folder).glob(pattern)):
-                    target = Path(self.build_lib, "tinycomp", "runtime_c", path.relative_to(RUNTIME))
-                    self.mkpath(str(target.parent))
-                    self.copy_file(str(path), str(target))
+                    self._add(path)
+            # Of the other files those that projects include.
+            texts = [path.read_text(encoding="utf-8") for path in (RUNTIME / "src").glob("*.h")]
+            for name in sorted({"rows.c"}.union(*(re.findall(r'#include "(\w+\.c)"', text) for text in texts))):
+                self._add(RUNTIME / "src" / name)
+
+    def _add(self, path):
+        """Copy a file to where it lies in the package."""
+        target = Path(self.build_lib, "tinycomp", "runtime_c", path.relative_to(RUNTIME))
+        self.mkpath(str(target.parent))
+        self.copy_file(str(path), str(target))
 
 
 setup(
