@@ -79,6 +79,7 @@ def test_strips_are_as_wide_as_the_cache_allows(monkeypatch: pytest.MonkeyPatch)
     assert [type(step) for step in whole.steps] == [Compute, Compute]
     narrow = best_schedule([same, same], [half // 12])
     assert narrow.rooms == schedule([same, same], 8).rooms == [10]
+    assert best_schedule([same, same], [half // 6], threads=2) == narrow
     least = best_schedule([same, same], [half])
     assert least.rooms == schedule([same, same], conv_strips.FEWEST_LINES).rooms
 

@@ -182,15 +182,18 @@ def _reads(window: Window[int], lines: range) -> range:
     return range(max(begin, 0), min(end + window.extents[0], window.sizes[0]))
 
 
-def best_schedule(windows: Sequence[Window[int]], line_bytes: Sequence[int]) -> Schedule:
+def best_schedule(windows: Sequence[Window[int]], line_bytes: Sequence[int], threads: int = 1) -> Schedule:
     """Return the schedule of the widest strips for which the images between stay in the cache.
 
-    ``line_bytes`` holds the bytes of a line of each result but the last.
+    Args:
+        windows: The geometry of every convolution.
+        line_bytes: The bytes of a line of each result but the last.
+        threads: How many share the work: each has some lines of a strip, in a cache of its own.
     """
     lines = windows[-1].output[0]
     while True:
         found = schedule(windows, lines)
-        if lines <= FEWEST_LINES or sum(map(prod, zip(found.rooms, line_bytes, strict=True))) <= cache() // 2:
+        if lines <= FEWEST_LINES or sum(map(prod, zip(found.rooms, line_bytes, strict=True))) <= cache() // 2 * threads:
             return found
         lines = -(-lines // 2)
 
