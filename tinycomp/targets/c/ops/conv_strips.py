@@ -19,6 +19,9 @@ from tinycomp.runtime.native.processor import cache_bytes
 
 LEAST_CACHE = 1 << 20
 """Bytes of a second-level cache that strips pay for; with 512 KB they were measured not to (Zen 3)."""
+LARGE, LARGE_OF_SEVERAL = 5 / 8, 4
+"""Images of so many caches per thread are computed in strips. Several threads meet at every strip: images of 2.4 caches
+each were measured to be faster whole, larger ones were not measured."""
 FEWEST_LINES = 2
 FLOAT = 4
 
@@ -37,7 +40,8 @@ def chain(graph: Graph, node: Node, threads: int) -> list[Node]:
         node: One of them.
         threads: How many share the work: what each has of an image lies in a cache of its own.
     """
-    first, last, large = [node], [node], 5 * cache() // 8 * threads
+    large = int((LARGE if threads == 1 else LARGE_OF_SEVERAL) * cache()) * threads
+    first, last = [node], [node]
     if not large:
         return [node]
     while (previous := first[-1].operand(0).producer) is not None and _joins(graph, previous, first[-1], large):
