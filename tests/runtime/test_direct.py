@@ -14,6 +14,7 @@ import tinycomp
 from tests.targets.c.harness import make_model
 from tinycomp.errors import ExecutionError, FeedError
 from tinycomp.runtime.binding import direct_call, direct_program
+from tinycomp.runtime.regions import NativeRegion
 
 A, B = np.arange(12, dtype=np.float32).reshape(3, 4), np.arange(4, dtype=np.float32)
 
@@ -89,6 +90,32 @@ def test_dtypes(dtype):
     (found,) = direct_call(module._parts.plan)([x])
     np.testing.assert_array_equal(found, x.T)
     assert found.dtype == x.dtype
+
+
+def test_regions_beside_host_steps_are_called_so():
+    nodes = [
+        helper.make_node("Add", ["a", "b"], ["sum"]),
+        helper.make_node("Neg", ["sum"], ["y"]),
+        helper.make_node("Relu", ["y"], ["z"]),
+    ]
+    model = make_model(nodes, {"a": A, "b": B}, {}, ["y", "z"], symbolic={"a": ["n", 4]})
+    module = tinycomp.compile(model, place={"Neg": "host"})
+    regions = [step.run for step in module.plan.steps if isinstance(step.run, NativeRegion)]
+    assert len(regions) == 2
+    for timeout in (None, 60.0):  # nobody looks at the time on the short way
+        for a in (A, A[:1], np.asfortranarray(A)):
+            before = [len(region.native.contexts) for region in regions]
+            results = module.run({"a": a, "b": B}, timeout=timeout)
+            np.testing.assert_array_equal(results["y"], -(a + B))
+            np.testing.assert_array_equal(results["z"], np.maximum(-(a + B), 0))
+            assert [len(region.native.contexts) for region in regions] == [max(n, 1) for n in before]
+    short = [region.direct for region in regions]
+    assert None not in short
+    (total,) = short[0]([A[:2], B])
+    np.testing.assert_array_equal(total, A[:2] + B)
+    assert short[0]([A[0], B]) is None
+    with pytest.raises(FeedError, match="does not fit"):
+        regions[0]([A[:, :3], B])
 
 
 def test_a_dtype_without_a_buffer_interface_takes_the_long_way():

@@ -4,8 +4,8 @@
  * with vectors of rows, and the sets of up to 64 leaves are one or two words.
  *
  * All tests have the form threshold < x, of columns that are made of a block of rows: what is no number becomes
- * infinity where it fails the test, and stays where it passes; x == t, which is two nodes of the table, fails where t <
- * x or -t < -x. */
+ * infinity where it fails the test, and stays where it passes; x == t, which is two nodes of the table, fails
+ * where t < x or -t < -x. */
 #ifndef TINYCOMP_KERNELS_TREES_LEAF_SETS_H
 #define TINYCOMP_KERNELS_TREES_LEAF_SETS_H
 
@@ -15,13 +15,8 @@
 
 enum { SETS_ROWS = 64, SETS_LEAVES = 64, SETS_NODES = 256, SETS_LEAST_ROWS = 16 };
 
-/* Vectors that a test meets at once. */
-enum {
-  SETS_VECTORS = TC_LANES == 1 ? 4
-  : TC_LANES < 8               ? 8
-                               : SETS_ROWS / TC_LANES,
-  SETS_GROUP = SETS_VECTORS * TC_LANES
-};
+/* Vectors that a test meets at once: some rows where they are scalars, all SETS_ROWS where they are wide. */
+enum { SETS_VECTORS = TC_LANES == 1 || TC_LANES >= 16 ? 4 : 8, SETS_GROUP = SETS_VECTORS * TC_LANES };
 
 /* How a column is made of a feature. */
 enum { SETS_NAN_FAILS, SETS_NAN_PASSES, SETS_NEGATIVE, SETS_KINDS };

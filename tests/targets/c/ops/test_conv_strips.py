@@ -81,6 +81,7 @@ def test_strips_are_as_wide_as_the_cache_allows(monkeypatch: pytest.MonkeyPatch)
     assert [type(step) for step in whole.steps] == [Compute, Compute]
     narrow = best_schedule([same, same], [half // 12])
     assert narrow.rooms == in_strips([same, same], 8).rooms == [10, 0]
+    assert best_schedule([same, same], [half // 6], threads=2) == narrow
     least = best_schedule([same, same], [half])
     assert least.rooms == in_strips([same, same], conv_strips.FEWEST_LINES).rooms
 
@@ -137,6 +138,7 @@ NETWORKS: dict[str, tuple[list[dict[str, Any]], int, int, int]] = {
 @pytest.fixture
 def small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conv_strips, "cache", lambda: 1 << 14)
+    monkeypatch.setattr(conv_strips, "LARGE_OF_SEVERAL", conv_strips.LARGE)
 
 
 def feeds_of(module: tinycomp.Module) -> dict[str, np.ndarray]:
@@ -177,7 +179,8 @@ def test_what_is_no_chain(name: str, small_caches: None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("held", "threads", "strips"), [(1 << 18, 1, True), (1 << 18, 2, False), (1 << 20, 1, False), (0, 1, False)]
+    ("held", "threads", "strips"),
+    [(1 << 18, 1, True), (1 << 17, 2, False), (1 << 15, 2, True), (1 << 20, 1, False), (0, 1, False)],
 )
 def test_images_that_the_caches_hold_are_whole(
     held: int, threads: int, strips: bool, monkeypatch: pytest.MonkeyPatch

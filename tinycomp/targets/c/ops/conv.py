@@ -186,7 +186,7 @@ def emit_chain(emit: Emitter, links: Sequence[Convolution]) -> None:
     """Emit the kernel calls of a chain of convolutions, image by image and strip by strip (:mod:`conv_strips`)."""
     windows = [cast("Window[int]", link.shape.window) for link in links]
     bytes_of = [FLOAT * w.output[1] * int(link.shape.out_channels) for w, link in zip(windows, links, strict=True)]
-    plan = best_schedule(windows, bytes_of[:-1])
+    plan = best_schedule(windows, bytes_of[:-1], emit.settings.threads)
     rooms = [
         Pixels(emit.scratch(lines * size), link.shape.out_channels)
         for lines, size, link in zip(plan.rooms[:-1], bytes_of, links, strict=False)

@@ -20,6 +20,9 @@ from tinycomp.targets.c.codegen.strips import Compute, Schedule, schedule
 
 LEAST_CACHE = 1 << 20
 """Bytes of a second-level cache that strips pay for; with 512 KB they were measured not to (Zen 3)."""
+LARGE, LARGE_OF_SEVERAL = 5 / 8, 4
+"""Images of so many caches per thread are computed in strips. Several threads meet at every strip: images of 2.4 caches
+each were measured to be faster whole, larger ones were not measured."""
 FEWEST_LINES = 2
 FLOAT = 4
 X = 1
@@ -40,7 +43,8 @@ def chain(graph: Graph, node: Node, threads: int) -> list[Node]:
         node: One of them.
         threads: How many share the work: what each has of an image lies in a cache of its own.
     """
-    first, last, large = [node], [node], 5 * cache() // 8 * threads
+    large = int((LARGE if threads == 1 else LARGE_OF_SEVERAL) * cache()) * threads
+    first, last = [node], [node]
     if not large:
         return [node]
     while (previous := first[-1].operand(0).producer) is not None and _joins(graph, previous, first[-1], large):
@@ -108,15 +112,19 @@ def in_strips(windows: Sequence[Window[int]], lines: int) -> Schedule:
     return schedule(heights, [*links, []], frozenset({len(windows) - 1}), lines)
 
 
-def best_schedule(windows: Sequence[Window[int]], line_bytes: Sequence[int]) -> Schedule:
+def best_schedule(windows: Sequence[Window[int]], line_bytes: Sequence[int], threads: int = 1) -> Schedule:
     """Return the schedule of the widest strips for which the images between stay in the cache.
 
-    ``line_bytes`` holds the bytes of a line of each result but the last.
+    Args:
+        windows: The geometry of every convolution.
+        line_bytes: The bytes of a line of each result but the last.
+        threads: How many share the work: each has some lines of a strip, in a cache of its own.
     """
     lines = windows[-1].output[0]
     while True:
         found = in_strips(windows, lines)
-        if lines <= FEWEST_LINES or sum(map(prod, zip(found.rooms, line_bytes, strict=False))) <= cache() // 2:
+        held = sum(map(prod, zip(found.rooms, line_bytes, strict=False)))
+        if lines <= FEWEST_LINES or held <= cache() // 2 * threads:
             return found
         lines = -(-lines // 2)
 
