@@ -105,14 +105,26 @@ def test_compilers_and_widths(compiler: str, options: tuple[str, ...], tmp_path:
         assert "build with -msse2 -mfpmath=sse" in compiled(tmp_path, compiler, "-m32", "-mno-sse").stderr
 
 
-def test_a_processor_that_is_emulated_for_programs(tmp_path: Path) -> None:
-    """The same text runs on 64-bit Arm."""
-    if missing := [tool for tool in ("aarch64-linux-gnu-gcc", "qemu-aarch64") if shutil.which(tool) is None]:
-        pytest.skip(f"{', '.join(missing)} is not installed")
-    to_c(module_of(digits_model(quantized=True))).write(tmp_path)
-    built = compiled(tmp_path, "aarch64-linux-gnu-gcc", "-Og", "-static")
-    assert built.returncode == 0, built.stderr
-    assert subprocess.run(["qemu-aarch64", "./test"], cwd=tmp_path, check=False).returncode == 0
+MIXED = (
+    "m (float[6, 70] x, int64[6, 2] i) => (float[70, 6] y, float[6, 2] z, int8[6, 70] q) "
+    "{ t = Transpose<perm = [1, 0]>(x) a = Constant<value_float = 1.5>() b = Mul(t, a) y = Tanh(b) "
+    "z = GatherElements<axis = 1>(x, i) s = Constant<value_float = 0.25>() "
+    "o = Constant<value = int8 {3}>() q = QuantizeLinear(x, s, o) }"
+)
+"""States of rows, of transpositions and of element-wise programs, with immediates."""
+
+
+@pytest.mark.parametrize("cpu", ["generic-be", "cortex-m0"])
+def test_states_are_packed_for_other_processors(cpu: str) -> None:
+    """Where numbers have their bytes in the other order, lie in vectors of other widths, and pointers are shorter."""
+    rng = np.random.default_rng(0)
+    feeds = [rng.standard_normal((6, 70)).astype(np.float32), rng.integers(0, 70, (6, 2))]
+    try_or_skip(to_c(parsed(MIXED), cpu, feeds=feeds))
+
+
+@pytest.mark.parametrize("cpu", ["armv8-a", "generic-be"])
+def test_digits_on_processors_that_are_emulated_for_programs(cpu: str) -> None:
+    try_or_skip(to_c(module_of(digits_model(quantized=True)), cpu))
 
 
 def test_results_that_differ_fail_the_test() -> None:
@@ -185,6 +197,58 @@ def test_runs_in_memories_of_their_own(tmp_path: Path) -> None:
 
 def test_a_result_that_is_an_input_is_copied() -> None:
     try_or_skip(to_c(parsed("m (float[4] x) => (float[4] y, float[4] z) { y = Identity(x) z = Exp(x) }")))
+
+
+SANITIZED = ("-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+
+def test_sizes_with_bounds() -> None:
+    """Several runs at sizes of their own, the greatest among them, in memory for the greatest."""
+    if shutil.which("cc") is None:
+        pytest.skip("there is no compiler")
+    text = (
+        "m (float[n, 4] x, float[k, 4] z) => (float[p, 4] c, float[q] y, int64[1, r] i) { "
+        "c = Concat<axis = 0>(x, z) e = Exp(x) t = Transpose(e) f = MatMul(c, t) "
+        "y = ReduceMax<axes = [1], keepdims = 0>(f) o = Constant<value_float = 9.0>() "
+        "g = Greater(y, o) i = NonZero(g) }"
+    )
+    project = to_c(parsed(text, x=((1, 12), 4), z=((0, 5), 4)))  # type: ignore[arg-type]
+    assert project.files["test.c"].count("model_run(") == 4
+    assert "int64_t n; /* n, 1 to 12 */" in project.files["model.h"]
+    assert "int64_t out_i[2];" in project.files["model.h"]
+    trial = run_trial(project, *SANITIZED)
+    assert trial.passed, trial.output
+
+
+def test_sizes_are_checked(tmp_path: Path) -> None:
+    if shutil.which("cc") is None:
+        pytest.skip("there is no compiler")
+    text = "m (float[n] x, float[k] z) => (float[n] y) { y = Add(x, z) }"
+    to_c(parsed(text, x=((2, 4),), z=((2, 4),))).write(tmp_path)  # type: ignore[arg-type]
+    (tmp_path / "test.c").write_text(
+        '#include "model.h"\n'
+        "int main(void) {\n  const float x[4] = {1, 2, 3, 4};\n  float y[4];\n  model_shapes shapes;\n"
+        "  const model_sizes good = {3, 3}, low = {1, 1}, high = {5, 5}, unequal = {2, 3};\n"
+        "  return model_run(&good, x, x, y, &shapes) != MODEL_OK || shapes.out_y[0] != 3 || y[2] != 6 ||\n"
+        "         model_run(&good, x, x, y, 0) != MODEL_OK || model_run(0, x, x, y, 0) != MODEL_INVALID ||\n"
+        "         model_run(&low, x, x, y, 0) != MODEL_SIZES || model_run(&high, x, x, y, 0) != MODEL_SIZES ||\n"
+        "         model_run(&unequal, x, x, y, 0) == MODEL_OK;\n}\n"
+    )
+    built = compiled(tmp_path, "cc", "-O0")
+    assert built.returncode == 0, built.stderr
+    assert subprocess.run(["./test"], cwd=tmp_path, check=False).returncode == 0
+
+
+def test_sizes_without_bounds_are_refused_by_name() -> None:
+    topk = "m (float[n] x, int64[1] k) => (float[p] y, int64[p] i) { [best] y, i = TopK(x, k) }"
+    with pytest.raises(UnsupportedError, match='elements of "k" are sizes of the run'):
+        to_c(parsed(topk, x=((1, 8),)))  # type: ignore[arg-type]
+    flow = (
+        "m (float[n] x, bool c) => (float[n] y) { [choose] y = If(c) "
+        "<then_branch = a () => (float[n] b) { b = Exp(x) }, else_branch = d () => (float[n] e) { e = Neg(x) }> }"
+    )
+    with pytest.raises(UnsupportedError, match="choose: the sizes in control flow depend on sizes of the run"):
+        to_c(parsed(flow, x=((1, 8),)))  # type: ignore[arg-type]
 
 
 def test_what_has_no_form_in_c_is_refused_by_name() -> None:

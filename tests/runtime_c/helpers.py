@@ -8,7 +8,9 @@ import ml_dtypes
 import numpy as np
 
 from tests.runtime_c.emulated import runner
+from tinycomp.export_c.sized import numbers_of
 from tinycomp.runtime.native.executor import NativeProgram, Pool
+from tinycomp.runtime.native.library import ffi, lib
 from tinycomp.runtime.native.program import ABSENT, BufferSpec, Instruction, Operand, Program
 
 OWN_BLOCKS = {"block_rows": 0, "panel_order": 0}
@@ -54,6 +56,22 @@ def check_work(program: Program) -> None:
         work = native.work(index)
         assert 0 <= work.bytes <= there, (call, work)
         assert min(work.flops, work.integer_operations, work.done) >= 0, (call, work)
+        check_numbers(native, index)
+
+
+def check_numbers(native: NativeProgram, index: int) -> None:
+    """Check that a kernel says which numbers are in its state, each once: projects may turn their bytes round."""
+    plan = ffi.new("tc_step_plan *")
+    if not lib.tc_program_plan(native.handle, index, plan) or plan.state == ffi.NULL or not plan.state_bytes:
+        return
+    stated, seen = [*numbers_of(native.handle, index)], np.zeros(plan.state_bytes, np.uint8)
+    assert stated, "a state without numbers"
+    for offset, count, size, times, step in stated:
+        for begin in range(offset, offset + times * step, step) if times > 1 else [offset] * times:
+            part = seen[begin : begin + count * size]
+            assert part.size == count * size, (stated, plan.state_bytes)
+            part += 1
+    assert seen.max() <= 1, stated
 
 
 def _itemsize(dtype: str) -> int:

@@ -242,6 +242,7 @@ class Calls:
         weights: Packed weights and constants, which calls find by their offset.
         sources: What other targets' code generators have written.
         memory: What lies where in the memory of a run, and when.
+        work: Operations and bytes moved of each kernel, roughly.
         cache: What kernels take the second-level cache to hold, in bytes.
     """
 
@@ -255,6 +256,7 @@ class Calls:
     weights: bytes
     sources: tuple[CSource, ...]
     memory: MemoryMap
+    work: Mapping[str, float]
     cache: int
 
     @property

@@ -8,6 +8,7 @@ piece: the buffers of every region, what lies between regions, and what each cal
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from types import MappingProxyType
@@ -35,7 +36,7 @@ from tinycomp.export_c.actions import (
 from tinycomp.export_c.ethos_u import result_bytes, source_of
 from tinycomp.export_c.memory import Memory, MemoryMap
 from tinycomp.export_c.processors import Processor
-from tinycomp.export_c.sized import Dims, Ranges, SizedRegion, numbers_of
+from tinycomp.export_c.sized import Dims, Ranges, SizedRegion, numbers_of, work_of
 from tinycomp.export_c.weights import Weights
 from tinycomp.runtime.blob import BlobRegion
 from tinycomp.runtime.csource.region import SCRATCH_ALIGNMENT, CRegion
@@ -75,7 +76,8 @@ def calls_of(module: Module, processor: Processor) -> Calls:
     memory = project.memory.plan(SCRATCH_ALIGNMENT if has_sources else processor.alignment)
     return Calls(
         module.inputs, module.outputs, ranges.given, tuple(ranges.found), *project.ports(),
-        tuple(_settled(steps, memory)), bytes(project.weights.data), tuple(project.sources), memory, processor.cache,
+        tuple(_settled(steps, memory)), bytes(project.weights.data), tuple(project.sources), memory, project.work,
+        processor.cache,
     )  # fmt: skip
 
 
@@ -177,6 +179,7 @@ class _Project:
         self.plan, self.processor, self.ranges = plan, processor, ranges
         self.weights, self.memory = Weights(processor), Memory()
         self.sources: list[CSource] = []
+        self.work: Counter[str] = Counter()
         self._slots: dict[int, Place] = {}
         self._bytes: dict[int, Size] = {}
         self._dims: dict[int, Dims] = {}
@@ -241,6 +244,7 @@ class _Project:
             self._dims[slot] = dims
             self._make(slot, product(dims) * array_dtype(spec.dtype).itemsize, step)
             outputs.append(self._of(slot))
+        self.work.update(region.work())
         return region.steps()
 
     def ports(self) -> tuple[tuple[tuple[Dims, ...], tuple[Dims, ...]], tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -395,6 +399,7 @@ class _Region:
             result, operand = operands[:2]
             if result.base == operand.base == "buffer" and result.index != operand.index:
                 self._project.memory.read_before_written(operand.index, result.index)
+        self._project.work[call.kernel] += work_of(self._native.handle, number)
         scratch = self._project.scratch(plan.scratch_bytes)
         return Call(call.kernel, params, tuple(operands), state, plan.units, scratch, call.source)
 

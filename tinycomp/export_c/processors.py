@@ -27,8 +27,6 @@ class Processor:
         cache: What the second-level cache is taken to hold, in bytes, wherever the project is made. Kernels copy what
             they read in blocks that fit; where there is no cache, small ones save memory.
         emulator: The qemu that has the board, or that runs programs for such a processor where there is no board.
-        optimisation: How much a compiler shall optimise. Small processors gain a hundredth at most by -O3, which makes
-            the code a quarter longer.
         big_endian: Whether numbers begin with their highest byte, those in packed weights too.
     """
 
@@ -42,13 +40,17 @@ class Processor:
     clock: float = 40.0
     cache: int = 256 << 10
     emulator: str = ""
-    optimisation: str = "-O3"
     big_endian: bool = False
+
+    @property
+    def is_small(self) -> bool:
+        """Whether memory is scarce."""
+        return self.cache < 256 << 10
 
     @property
     def options(self) -> Mapping[str, object]:
         """Options of the target c for it: Winograd's algorithm takes memory that small ones lack."""
-        return {"winograd": False} if self.cache < 256 << 10 else {}
+        return {"winograd": False} if self.is_small else {}
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
@@ -97,7 +99,7 @@ def _cortex(short: str) -> Processor:
     description = f"Arm Cortex-{short.upper()}"
     isa = "helium" if short == "m55" else "scalar"
     emulator = "qemu-system-arm"
-    return Processor(name, isa, description, flags, 16, "arm-none-eabi-gcc", board, clock, 16 << 10, emulator, "-O2")
+    return Processor(name, isa, description, flags, 16, "arm-none-eabi-gcc", board, clock, 16 << 10, emulator)
 
 
 PROCESSORS: Mapping[str, Processor] = MappingProxyType(
@@ -116,7 +118,7 @@ PROCESSORS: Mapping[str, Processor] = MappingProxyType(
             *map(_cortex, _CORTEX),
             Processor(
                 "rv32imc", "scalar", "32-bit RISC-V", "-march=rv32imc -mabi=ilp32", 16, "riscv64-unknown-elf-gcc",
-                "virt", 1.0, 16 << 10, "qemu-system-riscv32", "-O2",
+                "virt", 1.0, 16 << 10, "qemu-system-riscv32",
             ),
         )
     }

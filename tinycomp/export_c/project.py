@@ -14,6 +14,7 @@ import numpy as np
 from tinycomp.checking import random_feeds
 from tinycomp.errors import ExecutionError, FeedError, MemoryLimitError, UnsupportedError
 from tinycomp.export_c import text
+from tinycomp.export_c.actions import Calls
 from tinycomp.export_c.calls import calls_of
 from tinycomp.export_c.memory import MemoryMap
 from tinycomp.export_c.processors import Processor, processor_named
@@ -28,6 +29,8 @@ Weights = Literal["array", "binary", "pointer"]
 """How a project holds its weights."""
 _ATTEMPTS = 5
 """Budgets that are tried before the fewest bytes are."""
+_BUSY = 0.003
+"""The part of a model's work that a kernel has at least whose code is made for speed alone."""
 _LARGEST_CASE = 1 << 16
 """Elements of inputs in a test at the largest sizes."""
 
@@ -143,7 +146,7 @@ def to_c(
         flags[f"{name}_part_{number}.c"] = ("-ffp-contract=off", *source.flags)
     if calls.kernels:
         files[f"{name}_kernels.h"] = text.kernels(
-            calls.kernels, headers_of(calls.kernels), definitions_of(calls.calls), processor, names, calls.is_sized
+            calls.kernels, _headers(calls), definitions_of(calls.calls), processor, names, calls.is_sized
         )
         runtime = files_of(calls.kernels, processor.vocabulary, calls.is_sized)
         files |= {f"runtime/{path}": content for path, content in runtime.items()}
@@ -181,6 +184,13 @@ def to_c_within(build: Callable[[int | str], Module], nbytes: int, cpu: str = "g
             found=f"{project.memory_bytes:,} bytes", hint="Most is in use in the step that is named.",
         )  # fmt: skip
     return project
+
+
+def _headers(calls: Calls) -> tuple[list[str], list[str]]:
+    """Return the headers of the kernels that have most to do, and of the others."""
+    total = sum(calls.work.values())
+    busy = headers_of(kernel for kernel in calls.kernels if calls.work[kernel] >= _BUSY * total)
+    return busy, [name for name in headers_of(calls.kernels) if name not in busy]
 
 
 def _cases(

@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import math
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -197,6 +198,13 @@ class SizedRegion:
         """Return a size of the program in sizes of the model."""
         return substitute(size, self._sizes)
 
+    def work(self) -> Counter[str]:
+        """Return what each kernel has to do, at typical sizes."""
+        work: Counter[str] = Counter()
+        for number, call in enumerate(self._program.instructions):
+            work[call.kernel] += work_of(self._native.handle, number)
+        return work
+
     def shapes(self) -> list[Dims]:
         """Return the dimensions of the outputs, in sizes of the model."""
         return [tuple(self._at(dim) for dim in spec.shape) for spec in self._program.outputs]
@@ -336,3 +344,10 @@ def numbers_of(program: Any, instruction: int) -> Iterator[Numbers]:
     while lib.tc_program_numbers(program, instruction, index, found):
         yield found.offset, found.count, found.size, found.times, found.step
         index += 1
+
+
+def work_of(program: Any, instruction: int) -> int:
+    """Return the operations of an instruction of a program in the C runtime, and the bytes that it moves."""
+    work = ffi.new("tc_work *")
+    lib.tc_program_work(program, instruction, work)
+    return int(work.done + work.read + work.written)

@@ -250,12 +250,7 @@ def source(calls: Calls, names: Names) -> str:
     ]
     kernel_calls = calls.calls
     writer = _Writer(names, calls)
-    for call in kernel_calls:
-        value = _params(call) if isinstance(call, Call) else ""
-        if value and (call.kernel, value) not in writer.params:
-            name = f"parameters_{len(writer.params)}"
-            writer.params[call.kernel, value] = name
-            lines.append(f"static const tc_{call.kernel}_params {name} = {value};")
+    lines += writer.parameters()
     for number, _ in enumerate(calls.sources):
         lines.append(f"int {names.prefix}_part_{number}({PART_SIGNATURE});")
     lines += ["", f"int {names.prefix}_run_in(void *memory, {_parameters(names)}) {{"]
@@ -284,6 +279,9 @@ def source(calls: Calls, names: Names) -> str:
             f"  void *operands[{max(len(call.operands) for call in kernel_calls)}];",
             f"  tc_call call = {{NULL, operands, NULL, NULL, {calls.cache}, &failure}};",
         ]
+    if writer.expanded:
+        members = [f"    tc_{kernel}_params {kernel};" for kernel in writer.expanded]
+        lines += ["  union {", *members, "  } whole;"]
     lines += writer.sizes("  ")
     lines += writer.actions(calls.steps, "  ")
     lines += writer.shapes("  ")
@@ -357,6 +355,25 @@ class _Writer:
         self._formulas = Formulas((*self.calls.sizes, *self.calls.found))
         self._computed = 0  # of the formulas
         self._ahead: list[str] = []  # lines that must stand in front of the action at hand
+        self.expanded: list[str] = []  # kernels of whose parameters only those are kept that differ
+
+    def parameters(self) -> list[str]:
+        """Return the parameters of all calls as constants, each once, and what expands those that are kept in part."""
+        by_kernel: dict[str, dict[str, Call]] = {}
+        for call in self.calls.calls:
+            if isinstance(call, Call) and (value := _params(call)):
+                by_kernel.setdefault(call.kernel, {}).setdefault(value, call)
+        lines: list[str] = []
+        for kernel, calls in by_kernel.items():
+            few = _Few.of(kernel, [call.params for call in calls.values()])
+            if few is not None:
+                self.expanded.append(kernel)
+                lines += few.lines()
+            for value, call in calls.items():
+                name = self.params[kernel, value] = f"parameters_{len(self.params)}"
+                held = f"tc_{kernel}_params {name} = {value}" if few is None else few.constant(name, call.params)
+                lines.append(f"static const {held};")
+        return lines
 
     def sizes(self, indent: str) -> list[str]:
         """Return lines that read and check the sizes of a run."""
@@ -541,7 +558,7 @@ class _Writer:
         return [
             f"{indent}{c_comment(what)}",
             *(f"{indent}operands[{number}] = {text};" for number, text in enumerate(texts[:-1])),
-            indent + ("call.params = NULL;" if value is None else f"call.params = &{value};"),
+            f"{indent}call.params = {self._kept(step.kernel, value)};",
             indent + ("call.state = NULL;" if step.state is None else f"call.state = weights + {step.state};"),
             f"{indent}call.scratch = {texts[-1]};",
             f"{indent}TC_NAME(tc_{step.kernel})(&call, 0, {step.units});",
@@ -549,6 +566,12 @@ class _Writer:
             f"{indent}  return {self.names.macro}_FAILED;",
             f"{indent}}}",
         ]
+
+    def _kept(self, kernel: str, name: str | None) -> str:
+        """Return a pointer to parameters that are kept under a name."""
+        if name is None:
+            return "NULL"
+        return f"expand_{kernel}(&whole.{kernel}, &{name})" if kernel in self.expanded else f"&{name}"
 
     def _source(self, step: Source, indent: str) -> list[str]:
         def array(name: str, kind: str, places: Sequence[Place]) -> str:
@@ -612,6 +635,82 @@ class _Writer:
         return [f"{indent}if ({wrong}) {{", f"{indent}  return {self.names.macro}_FAILED;", f"{indent}}}"]
 
 
+_FEWEST_BYTES = 1024
+"""Bytes that keeping a part of the parameters must save."""
+_INTEGERS = tuple(
+    (f"{sign}int{size}_t", size // 8, low, high)
+    for size in (8, 16, 32, 64)
+    for sign, low, high in (("", -(1 << size - 1), (1 << size - 1) - 1), ("u", 0, (1 << size) - 1))
+)
+"""Types with their bytes and their range, narrow ones first."""
+
+
+@dataclass(frozen=True)
+class _Few:
+    """The parameters of a kernel that its calls do not share, as a struct of narrow numbers.
+
+    Attributes:
+        kernel: The kernel.
+        common: The parameters that all calls share.
+        types: Names and C types of the others, wide ones first.
+    """
+
+    kernel: str
+    common: Mapping[str, float]
+    types: Mapping[str, str]
+
+    @classmethod
+    def of(cls, kernel: str, params: Sequence[Mapping[str, float]]) -> _Few | None:
+        """Return how to keep so many calls' parameters in fewer bytes; None if that does not save enough."""
+        fields = kernel_named(kernel).fields
+        found: list[tuple[int, str, str]] = []
+        common = {name: params[0][name] for name in fields}
+        for name, kind in fields.items():
+            values = [each[name] for each in params]
+            if all(value == values[0] for value in values):
+                continue
+            del common[name]
+            if kind is float:
+                found.append((4, name, "float"))
+            else:
+                fits = (each for each in _INTEGERS if each[2] <= min(values) and max(values) <= each[3])
+                ctype, nbytes, _, _ = next(fits)
+                found.append((nbytes, name, ctype))
+        found.sort(key=lambda each: -each[0])
+        whole = sum(4 if kind is float else 8 for kind in fields.values())
+        narrow = sum(nbytes for nbytes, _, _ in found)
+        if (len(params) - 1) * whole - len(params) * narrow < _FEWEST_BYTES:
+            return None
+        return cls(kernel, common, {name: ctype for _, name, ctype in found})
+
+    def lines(self) -> list[str]:
+        """Return the struct, what all calls share, and the function that makes parameters of both."""
+        signature = f"const void *expand_{self.kernel}(tc_{self.kernel}_params *p, const few_{self.kernel} *few)"
+        shared = {name: value for name, value in self.common.items() if value}
+        fields = kernel_named(self.kernel).fields
+        values = ", ".join(f".{name} = {_number(value, fields[name])}" for name, value in shared.items()) or "0"
+        return [
+            f"typedef struct few_{self.kernel} {{",
+            *(f"  {ctype} {name};" for name, ctype in self.types.items()),
+            f"}} few_{self.kernel};",
+            "#ifdef __GNUC__",
+            f"static __attribute__((noinline)) {signature};",
+            "#endif",
+            f"static {signature} {{",
+            f"  static const tc_{self.kernel}_params common = {{{values}}};",
+            "  *p = common;",
+            *(f"  p->{name} = few->{name};" for name in self.types),
+            "  return p;",
+            "}",
+        ]
+
+    def constant(self, name: str, params: Mapping[str, float]) -> str:
+        """Return the definition of one call's part."""
+        fields = kernel_named(self.kernel).fields
+        values = ", ".join(_number(params[each], fields[each]) for each in self.types)
+        return f"few_{self.kernel} {name} = {{{values}}}"
+
+
 def _repetition(steps: Sequence[Action], at: int) -> tuple[int, int]:
     """Return how many calls from one on come again, and how often they come in all."""
     best, saved = (1, 1), _FEWEST_SAVED - 1
@@ -666,14 +765,14 @@ def _pointer(place: Place, offset: str, names: Names, moved: str = "") -> str:
 
 
 def kernels(
-    called: Iterable[str], headers: Iterable[str], definitions: Mapping[str, str], processor: Processor, names: Names,
-    is_sized: bool = False,
+    called: Iterable[str], headers: tuple[Sequence[str], Sequence[str]], definitions: Mapping[str, str],
+    processor: Processor, names: Names, is_sized: bool = False,
 ) -> str:  # fmt: skip
     """Return the header that makes the kernels part of ``model.c``.
 
     Args:
         called: The kernels.
-        headers: Their files.
+        headers: Their files: of those that have most to do, and of others, which small processors have short.
         definitions: Macros that choose variants of them.
         processor: What they are for.
         names: What the project calls things.
@@ -717,7 +816,8 @@ def kernels(
         "#endif",
         f'#include "runtime/src/{"sized" if is_sized else "standalone"}.h"',
         '#include "runtime/src/rows.c"',
-        *[f'#include "runtime/{name}"' for name in headers],
+        *[f'#include "runtime/{name}"' for name in headers[0]],
+        *_short([f'#include "runtime/{name}"' for name in headers[1]], processor),
         "#ifdef __GNUC__",
         "#pragma GCC diagnostic pop",
         "#endif",
@@ -726,6 +826,15 @@ def kernels(
         "",
     ]
     return "\n".join(lines)
+
+
+def _short(lines: Sequence[str], processor: Processor) -> list[str]:
+    """Return lines of C that a small processor has in few bytes, where the compiler knows how to be told."""
+    if not lines or not processor.is_small:
+        return [*lines]
+    knows = "#if defined(__GNUC__) && !defined(__clang__)"
+    begin = [knows, "#pragma GCC push_options", '#pragma GCC optimize("Os")', "#endif"]
+    return [*begin, *lines, knows, "#pragma GCC pop_options", "#endif"]
 
 
 def weights_header(names: Names) -> str:
@@ -926,7 +1035,7 @@ def makefile(calls: Calls, names: Names, processor: Processor) -> str:
 # Builds lib{names.prefix}.a, and with `make check` runs its test.
 CC ?= cc
 LDLIBS ?= {" ".join([*libraries.split(), "-lm"])}
-CFLAGS ?= {processor.optimisation}
+CFLAGS ?= -O3
 ALL_CFLAGS = -std=c11 -Wall -Wextra -pedantic -ffp-contract=fast -fno-math-errno -ffunction-sections \\
   {processor.flags} $(CFLAGS)
 INCLUDES = -I. -Iruntime/src -Iruntime/include

@@ -174,7 +174,7 @@ def run_trial(project: Project, *options: str) -> Trial:
 
     Args:
         project: What to build.
-        options: For the compiler and the linker; what the processor's projects have if there are none.
+        options: For the compiler and the linker; ``-O3`` if there are none.
 
     Raises:
         UnsupportedError: If the tools are missing, or nothing here runs such code.
@@ -191,7 +191,7 @@ def run_trial(project: Project, *options: str) -> Trial:
         )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         project.write(folder)
-        return (_on_board if processor.board else _here)(project, Path(folder), options or (processor.optimisation,))
+        return (_on_board if processor.board else _here)(project, Path(folder), options or ("-O3",))
 
 
 def _here(project: Project, folder: Path, options: Sequence[str]) -> Trial:

@@ -121,13 +121,18 @@ TC_INLINE void qbinary_row(const int op, const tc_qbinary_params *p, const qbina
   }
 }
 
+/* A bit for every operation that is called, for projects that have no others. */
+#ifndef QBINARY_OPS
+#define QBINARY_OPS (1 << TC_BINARY_ADD | 1 << TC_BINARY_SUB | 1 << TC_BINARY_MUL)
+#endif
+
 static void qbinary_any_row(const tc_qbinary_params *p, const qbinary_operand *a, const qbinary_operand *b, uint8_t *y,
                             int64_t count) {
-  if (p->op == TC_BINARY_ADD) {
+  if ((QBINARY_OPS & 1 << TC_BINARY_ADD) && p->op == TC_BINARY_ADD) {
     qbinary_row(TC_BINARY_ADD, p, a, b, y, count);
-  } else if (p->op == TC_BINARY_SUB) {
+  } else if ((QBINARY_OPS & 1 << TC_BINARY_SUB) && p->op == TC_BINARY_SUB) {
     qbinary_row(TC_BINARY_SUB, p, a, b, y, count);
-  } else {
+  } else if (QBINARY_OPS & 1 << TC_BINARY_MUL) {
     qbinary_row(TC_BINARY_MUL, p, a, b, y, count);
   }
 }
