@@ -106,6 +106,60 @@ def _features(rng: random.Random, arrays: np.random.Generator, columns: int, row
     return (3 * arrays.standard_normal(shape)).astype(dtype)
 
 
+LETTERS = "abAB  ,,;é\u0301\u00df\u03a3\u0130😀\0"
+
+
+def _texts(rng: random.Random, count: int) -> Array:
+    """Return texts of few letters, so that some are equal."""
+    array = np.empty(count, object)
+    array[:] = ["".join(rng.choices(LETTERS, k=rng.choice((0, 1, 2, 8, 40)))) for _ in range(count)]
+    return array
+
+
+@operator
+def joined_texts(rng: random.Random, arrays: np.random.Generator) -> Call:
+    """Pairs of texts, broadcast."""
+    rows, columns = rng.randint(0, 4), rng.randint(1, 4)
+    x, z = _texts(rng, rows * columns).reshape(rows, columns), _texts(rng, columns)
+    return Call(rng.choice(("StringConcat", "Equal")), [x, z], known=frozenset(rng.choice(((), (1,)))))
+
+
+@operator
+def split_texts(rng: random.Random, arrays: np.random.Generator) -> Call:
+    """Parts of texts: onnxruntime finds none in an empty text, and leaves space at the end out of the last part."""
+    x = _texts(rng, rng.randint(1, 6))
+    x[:] = [text.strip() or "b" for text in x]
+    attrs = {"delimiter": rng.choice((None, "", ",", ", ", "é", "a")), "maxsplit": rng.choice((None, 0, 1, 3))}
+    return Call("StringSplit", [x], attrs, outputs=2)
+
+
+@operator
+def normalized_texts(rng: random.Random, arrays: np.random.Generator) -> Call:
+    """Texts in another case, of letters that every locale has, without stop words."""
+    x = np.array(["".join(rng.choices("abAB ,;", k=rng.randint(0, 3))) for _ in range(rng.randint(1, 6))], object)
+    attrs = {
+        "case_change_action": rng.choice(("NONE", "LOWER", "UPPER")), "is_case_sensitive": rng.randint(0, 1),
+        "stopwords": rng.choice((None, x[:2].tolist(), ["a", "AB"])), "locale": "C.UTF-8",
+    }  # fmt: skip
+    return Call("StringNormalizer", [x], attrs)
+
+
+@operator
+def labelled_texts(rng: random.Random, arrays: np.random.Generator) -> Call:
+    """Labels of texts."""
+    x = _texts(rng, rng.randint(1, 6))
+    keys = [*dict.fromkeys([*x[:3].tolist(), "a", ""])]
+    attrs = {"keys_strings": keys, "values_int64s": [*range(len(keys))], "default_int64": rng.choice((None, 7))}
+    return Call("LabelEncoder", [x], attrs, ML, 4)
+
+
+@operator
+def matched_texts(rng: random.Random, arrays: np.random.Generator) -> Call:
+    """Texts that match an expression from end to end."""
+    patterns = ("[a-z]*", ".*", r"(\w|,)*", "a.*b?", r"[^é]*,?", r"(A|^)\W{0,3}.*$", r"\b.*")
+    return Call("RegexFullMatch", [_texts(rng, rng.randint(1, 6))], {"pattern": rng.choice(patterns)})
+
+
 @operator
 def windows(rng: random.Random, arrays: np.random.Generator) -> Call:
     """Windows of every length."""

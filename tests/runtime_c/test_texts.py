@@ -96,7 +96,8 @@ def normalized(texts: np.ndarray, heap: np.ndarray, action: str, isa: str, pool,
     program = Program("test", inputs, outputs, (cases,), 0, (call,))
     y, left, made = (np.zeros(spec.shape, spec.dtype) for spec in outputs)
     runner(program, pool, isa).run([texts, heap], [y, left, made])
-    return [made.tobytes()[int(s) & (1 << 32) - 1 :][: int(s) >> 32] for s in y[: left[0]].tolist()]
+    whole, ends = made.tobytes(), [(s & (1 << 32) - 1, s >> 32) for s in y[: left[0]].tolist()]
+    return [whole[start : start + length] for start, length in ends]
 
 
 @pytest.mark.parametrize("action", ["LOWER", "UPPER"])

@@ -13,15 +13,44 @@ from tinycomp.ir.types import TensorType
 from tinycomp.ops.typing import infer_node_types
 
 _BATCHED_BEFORE = 9
-"""Until this opset Scan has a batch axis and lengths of sequences."""
+"""Until this opset Scan has a batch axis and lengths of sequences: one whole sequence is as later ones are."""
 
 
 def _scan(body: Body, node: Node, operands: Sequence[Value | None]) -> Sequence[Value] | None:
+    if node.version < _BATCHED_BEFORE:
+        return _of_one_sequence(body, node, operands)
     given = [v for v in operands[: len(node.inputs)] if v is not None]
     scans = int(node.attrs["num_scan_inputs"])
     states = len(node.inputs) - scans - node.captures
+    if len(given) != len(node.inputs):
+        return None
+    return _looped(body, node, given, states)
+
+
+def _of_one_sequence(body: Body, node: Node, operands: Sequence[Value | None]) -> Sequence[Value] | None:
+    """Define an early Scan of a batch of one whole sequence: its results, too, have a batch of one."""
+    count = len(node.inputs) - node.captures
+    batched = [v for v in operands[1:count] if v is not None]
+    if len(batched) != count - 1 or not _is_one_sequence(node):
+        return None
+    captured = [v for v in operands[count : len(node.inputs)] if v is not None]
+    given = [body("Squeeze", v, body.ints(0)) for v in batched]
+    results = _looped(body, node, [*given, *captured], len(given) - int(node.attrs["num_scan_inputs"]))
+    return None if results is None else [body("Unsqueeze", v, body.ints(0)) for v in results]
+
+
+def _is_one_sequence(node: Node) -> bool:
+    """Tell whether a Scan with a batch axis has a batch of one, read forwards to its end."""
+    batched = node.inputs[1 : len(node.inputs) - node.captures]
+    whole = node.inputs[0] is None and not any(node.attrs.get("directions") or ())
+    return whole and all(v is not None and v.shape is not None and v.shape[:1] == (1,) for v in batched)
+
+
+def _looped(body: Body, node: Node, given: Sequence[Value], states: int) -> Sequence[Value] | None:
+    """Return the results for states, what is scanned, and captured values."""
+    scans = int(node.attrs["num_scan_inputs"])
     scanned = given[states : states + scans]
-    if len(given) != len(node.inputs) or any(v.rank is None for v in scanned):
+    if any(v.rank is None for v in scanned):
         return None
     axes = _each(node, "scan_input_axes", scans)
     if any(not -rank <= axis < rank for v, axis in zip(scanned, axes, strict=True) if (rank := v.rank) is not None):
@@ -91,4 +120,6 @@ def _stacked(body: Body, x: Value, axis: int, backwards: int) -> Value | None:
     return body("Transpose", x, perm=order)
 
 
-DEFINITIONS = MappingProxyType({"Scan": Definition(_scan, lambda node: node.version >= _BATCHED_BEFORE)})
+DEFINITIONS = MappingProxyType(
+    {"Scan": Definition(_scan, lambda node: node.version >= _BATCHED_BEFORE or _is_one_sequence(node))}
+)

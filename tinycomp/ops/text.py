@@ -83,8 +83,11 @@ def _bound(value: Value, operands: Sequence[tuple[Size, Size]]) -> tuple[Size, S
         ((longest, total),) = operands
         changes = plain(node.attrs.get("case_change_action", "NONE")) != "NONE"
         return (_GROWTH * longest, _GROWTH * total) if changes else (longest, total)
-    if node.op in _SAME and operands:
+    if operands and (node.op in _SAME or node.op == "StringSplit"):  # parts of a text are no more than it
         return operands[0]
+    if operands and node.op == "Tokenizer":
+        filled = max(len(utf8(text)) for text in made_texts(node))
+        return maximum(operands[0][0], filled), operands[0][1] + product((*(value.sizes or ()), filled))
     if node.op == "StringConcat":
         whole = sum((longest for longest, _ in operands), start=0)
         if all(v is not None and v.sizes == value.sizes for v in node.inputs):

@@ -31,9 +31,31 @@ def direct_call(plan: Plan) -> Direct | None:
     """Return the short way through ``plan``, or None if it is longer than one native region."""
     native = direct_program(plan)
     if native is None:
-        return None
+        return _direct_of_texts(plan)
     step = plan.steps[0]
     return make_direct(native, [*map(plan.input_slots.index, step.reads)], [*map(plan.output_slots.index, step.writes)])
+
+
+def _direct_of_texts(plan: Plan) -> Direct | None:
+    """Return the short way through a plan of one region that takes texts, in the order of its operands."""
+    step = plan.steps[0] if len(plan.steps) == 1 else None
+    if step is None or not isinstance(step.run, NativeRegion) or step.run.program.texts is None:
+        return None
+    if sorted(step.reads) != sorted(plan.input_slots) or sorted(step.writes) != sorted(plan.output_slots):
+        return None
+    short = step.run.short
+    if step.reads == plan.input_slots and step.writes == plan.output_slots:
+        return short
+    taken = [plan.input_slots.index(slot) for slot in step.reads]
+    given = [step.writes.index(slot) for slot in plan.output_slots]
+
+    def reordered(operands: Sequence[Any], wanted: Sequence[Any] | None = None) -> list[Array] | None:
+        if len(operands) != len(taken):
+            return None
+        results = short([operands[i] for i in taken], wanted)
+        return None if results is None else [results[i] for i in given]
+
+    return reordered
 
 
 class Binding:

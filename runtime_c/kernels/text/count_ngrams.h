@@ -39,6 +39,10 @@ static int64_t ngrams_item(const tc_count_ngrams_params *p, const void *x, int64
 static int64_t ngrams_find(const tc_count_ngrams_params *p, const int64_t *grams, int64_t count, int64_t n,
                            const void *x, int64_t at, int64_t step) {
   int64_t low = 0, high = count;
+  const int64_t first = count ? ngrams_item(p, x, at) : 0;
+  if (!count || first < grams[0] || first > grams[(count - 1) * (n + 1)]) {
+    return -1; /* as most are that are in no pool */
+  }
   while (low < high) {
     const int64_t middle = low + (high - low) / 2, *gram = grams + middle * (n + 1);
     int order = 0;

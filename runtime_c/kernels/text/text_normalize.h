@@ -74,6 +74,7 @@ static void TC_NAME(tc_text_normalize_prepare)(tc_prepare *prepare) {
 typedef struct text_cases {
   const int64_t *table;
   int64_t pages, words;
+  uint8_t ascii[0x80]; /* what takes the place of a letter of one byte, or TEXT_NOT_ASCII */
 } text_cases;
 
 static int64_t text_case(const text_cases *cases, uint32_t letter) {
@@ -82,7 +83,17 @@ static int64_t text_case(const text_cases *cases, uint32_t letter) {
   return start > 0 && start <= cases->words - TEXT_PAGE ? cases->table[start + letter % TEXT_PAGE] : 0;
 }
 
-enum { TEXT_IGNORABLE = 1, TEXT_CASED = 2 };
+enum { TEXT_IGNORABLE = 1, TEXT_CASED = 2, TEXT_NOT_ASCII = 0xff };
+
+static void text_cases_make(text_cases *cases, const int64_t *table, int64_t pages, int64_t words) {
+  cases->table = table;
+  cases->pages = pages;
+  cases->words = words;
+  for (uint32_t letter = 0; letter < 0x80; letter++) {
+    const uint64_t others = (uint64_t)text_case(cases, letter) & (((uint64_t)1 << 61) - 1);
+    cases->ascii[letter] = others >= 0x80 ? TEXT_NOT_ASCII : others ? (uint8_t)others : (uint8_t)letter;
+  }
+}
 
 static int text_kind(const text_cases *cases, uint32_t letter) {
   return letter == TEXT_NO_LETTER ? 0 : (int)((uint64_t)text_case(cases, letter) >> 61 & 3);
@@ -118,6 +129,12 @@ static bool text_is_final(const text_cases *cases, text_bytes text, int64_t at) 
 static int64_t text_change_case(const text_cases *cases, text_bytes text, uint8_t *to) {
   int64_t used = 0;
   for (int64_t i = 0; i < text.length;) {
+    const uint8_t plain = text.data[i] < 0x80 ? cases->ascii[text.data[i]] : TEXT_NOT_ASCII;
+    if (plain != TEXT_NOT_ASCII) {
+      to[used++] = plain;
+      i++;
+      continue;
+    }
     uint32_t letter;
     const int bytes = text_letter(text.data + i, text.length - i, &letter);
     const uint64_t word = letter == TEXT_NO_LETTER ? 0 : (uint64_t)text_case(cases, letter);
@@ -144,13 +161,13 @@ static int64_t text_change_case(const text_cases *cases, text_bytes text, uint8_
 }
 
 /* Puts one text behind what is there, unless it is a stop word; returns the bytes in use then, or -1. */
-static int64_t text_normalize_one(const tc_call *call, text_bytes text, int64_t used, int64_t *left) {
+static int64_t text_normalize_one(const tc_call *call, const text_cases *cases, const text_cases *stopped,
+                                  text_bytes text, int64_t used, int64_t *left) {
   const tc_text_normalize_params *p = call->params;
   if (p->stop_words > 0) {
     text_bytes compared = text;
     if (p->stopped_words > 0) {
-      const text_cases cases = {call->operands[TEXT_NORMALIZE_STOPPED_CASES], p->stopped_pages, p->stopped_words};
-      compared = (text_bytes){call->scratch, text_change_case(&cases, text, call->scratch)};
+      compared = (text_bytes){call->scratch, text_change_case(stopped, text, call->scratch)};
     }
     int64_t number;
     if (text_find(call->operands[TEXT_NORMALIZE_STOPS], p->stop_slots, p->stop_words, compared.data, compared.length,
@@ -160,13 +177,12 @@ static int64_t text_normalize_one(const tc_call *call, text_bytes text, int64_t 
   }
   int64_t start = text.data - (const uint8_t *)call->operands[TEXT_NORMALIZE_X_HEAP], length = text.length;
   if (p->case_words > 0) {
-    const text_cases cases = {call->operands[TEXT_NORMALIZE_CASES], p->case_pages, p->case_words};
     if (TEXT_GROWTH * text.length > p->bytes - used) {
       tc_fail(call, "there is no room for the texts");
       return -1;
     }
     start = used;
-    length = text_change_case(&cases, text, (uint8_t *)call->operands[TEXT_NORMALIZE_HEAP] + used);
+    length = text_change_case(cases, text, (uint8_t *)call->operands[TEXT_NORMALIZE_HEAP] + used);
     used += length;
   }
   text_put(call->operands[TEXT_NORMALIZE_Y], (*left)++, start, length);
@@ -179,6 +195,9 @@ static void TC_NAME(tc_text_normalize)(const tc_call *call, int64_t begin, int64
   if (begin >= end) {
     return;
   }
+  text_cases cases, stopped;
+  text_cases_make(&cases, call->operands[TEXT_NORMALIZE_CASES], p->case_pages, p->case_words);
+  text_cases_make(&stopped, call->operands[TEXT_NORMALIZE_STOPPED_CASES], p->stopped_pages, p->stopped_words);
   if (p->case_words > 0) {
     tc_memmove(call->operands[TEXT_NORMALIZE_HEAP], call->operands[TEXT_NORMALIZE_X_HEAP], (size_t)p->kept);
   }
@@ -193,7 +212,7 @@ static void TC_NAME(tc_text_normalize)(const tc_call *call, int64_t begin, int64
       tc_fail(call, "texts are longer than they may be");
       return;
     }
-    used = text_normalize_one(call, text, used, &left);
+    used = text_normalize_one(call, &cases, &stopped, text, used, &left);
     if (used < 0) {
       return;
     }

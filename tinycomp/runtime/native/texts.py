@@ -34,8 +34,8 @@ class TextBorder:
         self._prefix = np.frombuffer(texts.prefix, np.uint8)
         self._results = len(program.results)
 
-    def encode(self, operands: Sequence[Array]) -> list[Array]:
-        """Return the inputs for contiguous arrays.
+    def encode(self, operands: Sequence[Array], limit: int | None = None) -> list[Array] | None:
+        """Return the inputs for contiguous arrays; None if their heap would be larger than a limit.
 
         Raises:
             FeedError: If an element is no text, or the texts are too long for one heap.
@@ -47,6 +47,8 @@ class TextBorder:
             total, longest = total + bytes_of_all, max(longest, bytes_of_one)
         start = len(self._prefix)
         room, most = _rounded(total), _rounded(longest)
+        if limit is not None and start + room > limit:
+            return None
         if start + room > _MOST:
             self._refuse_length(total)
         reserve_bytes(start + room, self._where, "its texts")

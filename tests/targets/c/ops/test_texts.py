@@ -12,8 +12,10 @@ import pytest
 from onnx import TensorProto, helper
 
 import tinycomp
-from tinycomp.errors import ExecutionError, FeedError, MemoryLimitError, UnsupportedError
+from tinycomp.errors import ArtifactError, ExecutionError, FeedError, MemoryLimitError, UnsupportedError
 from tinycomp.export_c import to_c
+from tinycomp.runtime.native.program import Program
+from tinycomp.runtime.native.texts import TextBorder
 
 ML, MICROSOFT = "ai.onnx.ml", "com.microsoft"
 SPACES = "\u3000a\u2028 b\x1c c\x85\xa0"
@@ -215,3 +217,44 @@ def test_there_is_no_c_for_texts() -> None:
     model = chain(helper.make_node("StringNormalizer", ["x"], ["y"], case_change_action="UPPER"), shape=[2])
     with pytest.raises(UnsupportedError, match="values of this type have no form in C"):
         to_c(tinycomp.compile(model))
+
+
+def test_the_short_way_gives_what_the_long_one_does() -> None:
+    model = chain(
+        helper.make_node("StringSplit", ["x"], ["parts", "counts"], delimiter=","),
+        helper.make_node("StringConcat", ["parts", "parts"], ["y"]),
+    )
+    model.graph.output.insert(0, helper.make_tensor_value_info("counts", INT64, None))
+    module = tinycomp.compile(model)
+    for x in (texts("a,b", "é"), texts("q"), texts(*("x," * 5000, "y"))):
+        long = module.run({"x": x}, timeout=1000.0)
+        assert [v.tolist() for v in module.run({"x": x}).values()] == [v.tolist() for v in long.values()]
+        assert [v.tolist() for v in module(x)] == [v.tolist() for v in long.values()]
+    with pytest.raises(FeedError, match="wrong shape"):
+        module(texts("a").reshape(1, 1))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"inputs": [5]}, {"inputs": [0, 0]}, {"inputs": [1]}, {"outputs": [[0, 7]]}, {"outputs": [[1, 1]]},
+        {"outputs": [[0, 0]]}, {"prefix": "xyz"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_damaged_descriptions_of_texts_are_refused(damage: Attrs) -> None:
+    (step,) = tinycomp.compile(NORMALIZED)._parts.plan.steps
+    program = step.run.program
+    whole = program.to_dict()
+    assert Program.from_dict(whole, program.constants).texts == program.texts
+    with pytest.raises(ArtifactError, match="the description of a program is damaged"):
+        Program.from_dict(whole | {"texts": whole["texts"] | damage}, program.constants)
+
+
+def test_spans_that_leave_their_heap_are_no_results() -> None:
+    (step,) = tinycomp.compile(NORMALIZED)._parts.plan.steps
+    border = TextBorder(step.run.program, step.run.program.texts)
+    inputs, heap = border.encode([texts("ab")]), np.frombuffer(b"ab\xff", np.uint8)
+    for start, length in ((3, 1), (0, 4), (2**32 - 1, 2**32 - 1), (2, 1)):
+        with pytest.raises(ExecutionError, match="a result is no text"):
+            border.decode(inputs, [np.array([start + (length << 32)], np.uint64), heap])
