@@ -305,7 +305,7 @@ class Application(Starlette):
             raise _too_large(most, announced[:20])
         chunks, size = list[bytes](), 0
         try:
-            async with asyncio.timeout_at(deadline):
+            with anyio.fail_after(deadline - asyncio.get_running_loop().time()):
                 async for chunk in request.stream():
                     size += len(chunk)
                     if size > most:

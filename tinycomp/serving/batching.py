@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import anyio
 import numpy as np
 from numpy.typing import NDArray
 
@@ -131,7 +132,7 @@ class Batcher:
         self._waiting.append(pending)
         self._arrived.set()
         try:
-            async with asyncio.timeout_at(deadline):
+            with anyio.fail_after(deadline - loop.time()):
                 return await pending.answer
         except TimeoutError as error:
             raise RequestError("the time is up", status=504, hint="Allow more with --timeout.") from error
@@ -167,9 +168,8 @@ class Batcher:
             if left <= 0 or self._most_rows == 1 or sum(each.rows for each in members) >= self._most_rows:
                 break
             self._arrived.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await self._arrived.wait()
+            with anyio.move_on_after(left):
+                await self._arrived.wait()
         chosen = set(map(id, members))
         self._waiting = deque(each for each in self._waiting if id(each) not in chosen)
         now = loop.time()
