@@ -23,12 +23,17 @@ def _stft_types(node: Node) -> list[Type]:
             "the window is no vector", where=f"node {node.label} (STFT)", expected="[frame length]",
             found=str(window.type),
         )  # fmt: skip
+    if signal.shape is not None and len(signal.shape) != 3:
+        raise ModelError(
+            "the signal has other dimensions", where=f"node {node.label} (STFT)", expected="[batch, length, 1 or 2]",
+            found=str(signal),
+        )  # fmt: skip
     length: Dim = None
     if given is not None:
         length = scalar_int(given)
     elif node.optional_operand(3) is None and window is not None and window.shape:
         length = window.shape[0]
-    batch, samples = (signal.shape or (None, None))[:2]
+    batch, samples = (None, None) if signal.shape is None else signal.shape[:2]
     frames: Dim = None
     bins: Dim = None
     if isinstance(length, int) and length > 0:

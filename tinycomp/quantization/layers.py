@@ -204,7 +204,7 @@ class Layer:
     @property
     def shares_scales(self) -> bool:
         """Whether its data and results have one scale and zero point."""
-        return self.rule.kind is Kind.SAME_SCALE or self.wanted.equal_scales
+        return self.rule.kind is Kind.SAME_SCALE or bool(self.wanted.equal_scales)
 
     @property
     def is_product(self) -> bool:

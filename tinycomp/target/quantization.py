@@ -54,7 +54,8 @@ class QuantizationRule:
         per_channel: Whether weights have a scale for each output channel (True), or one (False); None for either.
         power_of_two: Whose scales are powers of two: ``"activations"``, ``"weights"``.
         least_scale: The least scale.
-        equal_scales: Whether data and results share one scale and zero point.
+        equal_scales: Whether data and results share one scale and zero point; ``"preferred"`` where the target takes
+            other scales, too, and takes longer.
         fused: Operators that may stand between a layer and the rounding of its result.
         checks: What else is asked.
 
@@ -69,7 +70,7 @@ class QuantizationRule:
     per_channel: bool | None = None
     power_of_two: tuple[Role, ...] = ()
     least_scale: float = 0.0
-    equal_scales: bool = False
+    equal_scales: bool | Literal["preferred"] = False
     fused: tuple[str, ...] = _CLAMPS
     checks: tuple[QuantizationCheck, ...] = ()
 
@@ -329,7 +330,7 @@ def _broken(layer: QuantizedLayer, rule: QuantizationRule) -> Iterator[Violation
         )  # fmt: skip
     stored = [found for _, found in around if not found.is_real]
     other = next((found for found in stored if not found.equals(stored[0])), None)
-    if rule.equal_scales and other is not None:
+    if rule.equal_scales is True and other is not None:
         yield Violation(
             f"scales and zero points must be equal, but {_described(stored[0])} and {_described(other)} differ",
             "give its operands and its result one scale and zero point",

@@ -374,7 +374,9 @@ QUANTIZATION: Rules = {
         checks=(QuantizationCheck(_product_fits, "quantise the weight symmetrically, or the result in larger steps"),),
     )),
     **dict.fromkeys(_COMBINE, QuantizationRule(checks=(QuantizationCheck(_factors_exist),))),
-    **dict.fromkeys(("AveragePool", "GlobalAveragePool"), QuantizationRule(checks=(QuantizationCheck(_mean_fits),))),
+    **dict.fromkeys(("AveragePool", "GlobalAveragePool"), QuantizationRule(
+        equal_scales="preferred", checks=(QuantizationCheck(_mean_fits),),
+    )),
     **dict.fromkeys(FUNCTIONS, QuantizationRule()),
 }  # fmt: skip
 """How layers of operators are quantised."""
