@@ -10,7 +10,8 @@
  *
  * In the arena sizes that a run finds out count at once: until then as the most that they may be, then the program is
  * gone through again. Of what a kernel counts, as much is written as it counts: n tuples for a count of n that is found
- * out as a size; of segments with a count each nothing, but for a call that reads the same segments by the same counts. */
+ * out as a size; of segments with a count each nothing, but for a call that reads the same segments by the same counts.
+ */
 #ifndef TINYCOMP_WRITTEN_H
 #define TINYCOMP_WRITTEN_H
 
