@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 EDGES = (-16.0, -8.0, -4.0, -2.0, -1.0, -0.5, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 """Where the bins of histograms meet, in steps; the first and the last one have no end."""
 SLACK = 12.0
-"""How many decibels a layer may be worse than rounding alone unless somebody says otherwise: two bits."""
+"""How many decibels a layer may be worse than rounding alone unless somebody says otherwise (two bits)."""
 _WIDTH = 110
 _BARS = " ▁▂▃▄▅▆▇█"
 

@@ -126,7 +126,7 @@ class Module:
 
     @property
     def bounds(self) -> Mapping[str, tuple[int, int | None]]:
-        """Return the least and the most that sizes may be, by symbol: what every run is held to."""
+        """Return the least and the most that sizes may be, by symbol, which every run is held to."""
         return self._parts.bounds
 
     @property

@@ -335,14 +335,14 @@ class Program:
 
     @functools.cached_property
     def operands(self) -> tuple[BufferSpec, ...]:
-        """What the caller hands in: inputs, with texts as such."""
+        """Return what the caller hands in, which are the inputs with texts as such."""
         if self.texts is None:
             return self.inputs
         return _with_texts(self.inputs[:-2], self.texts.inputs)
 
     @functools.cached_property
     def results(self) -> tuple[BufferSpec, ...]:
-        """What the caller gets: outputs, with texts as such."""
+        """Return what the caller gets, which are the outputs with texts as such."""
         if self.texts is None:
             return self.outputs
         count = len(self.outputs) - len(self.texts.heaps)
