@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import anyio
 import orjson
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
