@@ -1,11 +1,11 @@
-/* Small trees without a walk, after QuickScorer (Lucchese et al., SIGIR 2015): a row begins with the set of all leaves of
- * a tree, from left to right. Every node whose test the row fails takes the leaves below its first child out of the set,
- * in any order; the first leaf that is left is the one that the row reaches. So the nodes are compared one by one with
- * vectors of rows, and the sets of up to 64 leaves are one or two words.
+/* Small trees without a walk, after QuickScorer (Lucchese et al., SIGIR 2015): a row begins with the set of all leaves
+ * of a tree, from left to right. Every node whose test the row fails takes the leaves below its first child out of the
+ * set, in any order; the first leaf that is left is the one that the row reaches. So the nodes are compared one by one
+ * with vectors of rows, and the sets of up to 64 leaves are one or two words.
  *
- * All tests have the form threshold < x, of columns that are made of a block of rows: what is no number becomes infinity
- * where it fails the test, and stays where it passes; x == t, which is two nodes of the table, fails where t < x or
- * -t < -x. */
+ * All tests have the form threshold < x, of columns that are made of a block of rows: what is no number becomes
+ * infinity where it fails the test, and stays where it passes; x == t, which is two nodes of the table, fails where t <
+ * x or -t < -x. */
 #ifndef TINYCOMP_KERNELS_TREES_LEAF_SETS_H
 #define TINYCOMP_KERNELS_TREES_LEAF_SETS_H
 
@@ -16,7 +16,12 @@
 enum { SETS_ROWS = 64, SETS_LEAVES = 64, SETS_NODES = 256, SETS_LEAST_ROWS = 16 };
 
 /* Vectors that a test meets at once. */
-enum { SETS_VECTORS = TC_LANES == 1 ? 4 : TC_LANES < 8 ? 8 : SETS_ROWS / TC_LANES, SETS_GROUP = SETS_VECTORS * TC_LANES };
+enum {
+  SETS_VECTORS = TC_LANES == 1 ? 4
+  : TC_LANES < 8               ? 8
+                               : SETS_ROWS / TC_LANES,
+  SETS_GROUP = SETS_VECTORS * TC_LANES
+};
 
 /* How a column is made of a feature. */
 enum { SETS_NAN_FAILS, SETS_NAN_PASSES, SETS_NEGATIVE, SETS_KINDS };
@@ -27,8 +32,8 @@ typedef struct sets_test {
   int32_t gone; /* the leaves of one word that a row loses which is above the threshold */
 } sets_test;
 
-/* The tests [begin, middle) of a tree speak of its first 32 leaves, [middle, end) of the others; `begin` is -1 where the
- * tree is walked. Its leaves have rows of weights from `leaf` on. */
+/* The tests [begin, middle) of a tree speak of its first 32 leaves, [middle, end) of the others; `begin` is -1 where
+ * the tree is walked. Its leaves have rows of weights from `leaf` on. */
 typedef struct sets_tree {
   int32_t begin, middle, end, leaf;
 } sets_tree;
@@ -68,7 +73,7 @@ static sets_state sets_state_at(const tc_tree_ensemble_f32_params *p, const void
 
 /* A tree in the making: its nodes, counted from the root on. */
 typedef struct sets_shape {
-  int16_t left[SETS_NODES], right[SETS_NODES]; /* children, -1 of leaves */
+  int16_t left[SETS_NODES], right[SETS_NODES];   /* children, -1 of leaves */
   int16_t leaves[SETS_NODES], first[SETS_NODES]; /* how many leaves are below, and the number of the first */
   bool reached[SETS_NODES], equals[SETS_NODES];
   int nodes;
