@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 from pathlib import Path
 
 import cffi
@@ -14,7 +15,9 @@ from tinycomp.runtime.native import library
 
 RUNTIME = Path(__file__).resolve().parents[2] / "runtime_c"
 sys.path.insert(0, str(RUNTIME))
-import build_ffi  # noqa: E402
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # setuptools replaces the interpreter's own distutils
+    import build_ffi
 
 STANDARD = frozenset(
     f"{name}.h"

@@ -125,8 +125,9 @@ def _one_hot_encoder(
 ) -> Value:
     covered(zeros and bool(cats_int64s) != bool(cats_strings))
     if cats_strings:
-        covered(x.dtype == "string" and len(cats_strings) <= _FEW)
+        covered(x.dtype == "string" and x.rank is not None and len(cats_strings) <= _FEW)
         texts = [plain(text) for text in cats_strings]
+        b.require_opset(19)  # which compares texts
         same = b("Equal", b("Unsqueeze", x, b.ints(-1)), b.const(np.array(texts, object)))
         return b.cast(same, "float32")
     covered(x.dtype in ("int64", "int32", "float32"))

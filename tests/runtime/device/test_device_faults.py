@@ -43,6 +43,7 @@ def failing(times: int, *ops: str, fault: Exception | None = None, **options: An
 
 
 def test_a_fault_is_raised_with_region_command_and_nodes(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("WARNING", logger="tinycomp.device")
     with tinycomp.compile(chain("Neg", "Relu"), failing(1, "Neg", "Relu")) as module:
         with pytest.raises(DeviceFault) as caught:
             module(data())
@@ -65,6 +66,7 @@ def test_a_fault_survives_pickling() -> None:
 
 
 def test_a_region_is_run_again(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("WARNING", logger="tinycomp.device")
     target = failing(2, "Neg", "Relu", single=True)
     with tinycomp.compile(chain("Neg", "Relu"), target, faults=FaultPolicy(retries=2)) as module:
         np.testing.assert_array_equal(module(data()), np.maximum(-data(), 0))
@@ -74,6 +76,7 @@ def test_a_region_is_run_again(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_region_runs_on_the_host_when_nothing_else_helps(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("WARNING", logger="tinycomp.device")
     target = failing(3, "Neg", "Relu", "Abs", single=True)
     policy = FaultPolicy(retries=1, fallback=True)
     with tinycomp.compile(chain("Relu", "Neg", "Abs"), target, faults=policy) as module:
@@ -109,6 +112,7 @@ def test_faults_in_every_place_leave_results_as_they_are(seed: int) -> None:
 
 @pytest.mark.parametrize("rate", [0.5, 1.0])
 def test_constants_that_do_not_arrive(rate: float, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("WARNING", logger="tinycomp.device")
     graph = graph_of()
     graph.set_outputs([graph.add("Mul", [graph.inputs[0], graph.add_const(data(seed=3), "w")]).output], ["y"])
     target = unit("npu", "Mul", bind_constants=False, behaviour=Behaviour(fault_rate=rate))

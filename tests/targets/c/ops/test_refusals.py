@@ -32,7 +32,6 @@ REFUSED: list[tuple[Case, str]] = [
     (Case("Sum", [floats(3)] * 12), "12 operands; a kernel takes 11"),
     (Case("Add", [DEEP, DEEP]), '"x0" has rank 9, more than 8'),
     (Case("Pow", [integers(3), integers(3, low=0, dtype="uint64")], onnxruntime=False), "exponents of uint64"),
-    (Case("Equal", [np.array(["a"], object)] * 2), "is string[1], not float32"),
     (Case("Conv", [IMAGE, WEIGHTS]), 'operand 1 ("x1") is not a constant'),
     (
         Case("BitCast", [of_dtype(floats(3), "int4")], {"to": 21}, opset=26, onnxruntime=False),
@@ -92,8 +91,8 @@ REFUSED: list[tuple[Case, str]] = [
         UNSETTLED.format(1),
     ),
     (Case("Pad", [floats(1, 1, 1, 1, 3), np.array([0, 0, 0, 0, 1, 0, 0, 0, 0, 2])]), UNSETTLED.format(1)),
-    (Case("Transpose", [np.array(["a", "b"], object)]), "only elements of 1, 2, 4 or 8 bytes are moved"),
-    (Case("Concat", [np.array(["a"], object)] * 2, {"axis": 0}), "only elements of 1, 2, 4 or 8 bytes are moved"),
+    (Case("Transpose", [np.array(["a", "b"], object)]), "its texts are only moved"),
+    (Case("Concat", [np.array(["a"], object)] * 2, {"axis": 0}), "its texts are only moved"),
     (Case("Cast", [floats(3)], {"to": 8}, onnxruntime=False), "no conversion from float32 to string"),
     (
         Case("Resize", [IMAGE.astype("f8"), None, None, ints(1, 3, 9, 9)], {"mode": "linear"}),
