@@ -6,6 +6,7 @@ every case is one that onnxruntime runs.
 
 from __future__ import annotations
 
+import importlib.util
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -397,6 +398,8 @@ def check(seed: int) -> Counter[str]:
         try:
             found = tinycomp.compile(model, target, threads=1).run(call.feeds)
         except TinycompError as error:
+            if "Install google-re2" in str(error) and importlib.util.find_spec("re2") is None:
+                return Counter({f"{call.op} needs re2": 1})
             raise WrongError(
                 f"{call.op} on {target}: onnxruntime gives results, but {error}\n{described(call)}"
             ) from error

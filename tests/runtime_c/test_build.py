@@ -15,8 +15,9 @@ from tinycomp.runtime.native import library
 
 RUNTIME = Path(__file__).resolve().parents[2] / "runtime_c"
 sys.path.insert(0, str(RUNTIME))
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # setuptools replaces the interpreter's own distutils
+with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+    warnings.simplefilter("ignore")  # about the interpreter's own distutils, which others may have imported
+    patch.setenv("SETUPTOOLS_USE_DISTUTILS", "stdlib")
     import build_ffi
 
 STANDARD = frozenset(

@@ -16,7 +16,8 @@
 #include "product_q8.h"
 
 /* Pixels of a tile, whose sums stay in registers with the weights of a line. */
-enum { QDW_LINES = 4, QDW_PIXELS = TC_LANES == 1 || TC_REGISTERS < 16 ? 4 : Q8_PIXELS };
+/* Lines of a band; few where the copies of the others would fill a fourth of the cache, or of what takes its place. */
+enum { QDW_LINES = 4, QDW_FEW_LINES = 2, QDW_PIXELS = TC_LANES == 1 || TC_REGISTERS < 16 ? 4 : Q8_PIXELS };
 
 #if !TC_TAPS
 enum { TC_TAP_LINES = 2, TC_MOST_TAPS = INT32_MAX };
@@ -47,19 +48,26 @@ typedef struct qdw_plan {
   int64_t groups;        /* of lines whose weights lie together */
   int64_t pixels, lines; /* of the copies */
   int64_t pitch;         /* bytes of a copied line */
+  int64_t band;          /* lines that are computed from the same copies */
   int64_t bands;         /* of an image */
 } qdw_plan;
 
-static qdw_plan qdw_plan_make(const tc_qdwconv2d_params *p) {
+static qdw_plan qdw_plan_make(const tc_qdwconv2d_params *p, int64_t l2_bytes) {
   const tc_window w = TC_WINDOW(p);
   qdw_plan plan = {.result = Q8_RESULT(p),
                    .window = w,
                    .padded = tc_round_up(p->channels, TC_LANES),
                    .groups = tc_ceil_div(w.kernel_height, TC_TAP_LINES),
                    .pixels = (w.out_width - 1) * w.stride_width + (w.kernel_width - 1) * w.dilation_width + 1,
-                   .lines = (QDW_LINES - 1) * w.stride_height + (w.kernel_height - 1) * w.dilation_height + 1,
-                   .bands = tc_ceil_div(w.out_height, QDW_LINES)};
+                   .band = QDW_LINES};
   plan.pitch = plan.pixels * p->channels;
+  const int64_t reach = (w.kernel_height - 1) * w.dilation_height + 1;
+  plan.lines = (QDW_LINES - 1) * w.stride_height + reach;
+  if (plan.pitch > l2_bytes / 4 / plan.lines) {
+    plan.band = QDW_FEW_LINES;
+    plan.lines = (QDW_FEW_LINES - 1) * w.stride_height + reach;
+  }
+  plan.bands = tc_ceil_div(w.out_height, plan.band);
   return plan;
 }
 
@@ -81,7 +89,7 @@ static void TC_NAME(tc_qdwconv2d_prepare)(tc_prepare *prepare) {
   tc_touch(prepare, Q8_BIAS, p->channels, sizeof(int32_t));
   q8_check_result(prepare, &result, Q8_FACTOR, p->channels);
   const int64_t outputs = TC_PRODUCT(prepare, p->batch, p->out_height, p->out_width);
-  const qdw_plan plan = qdw_plan_make(p);
+  const qdw_plan plan = qdw_plan_make(p, prepare->l2_bytes);
   const int64_t words = TC_PRODUCT(prepare, p->channels + TC_LANES, plan.groups + Q8_ARRAYS, p->kernel_width + 1);
   const int64_t copies = outputs ? TC_PRODUCT(prepare, plan.lines, plan.pixels, p->channels) : 0;
   if (tc_refused(prepare)) {
@@ -99,7 +107,7 @@ static void TC_NAME(tc_qdwconv2d_prepare)(tc_prepare *prepare) {
 
 static void TC_NAME(tc_qdwconv2d_pack)(const tc_prepare *prepare, void *state) {
   const tc_qdwconv2d_params *p = prepare->params;
-  const qdw_plan plan = qdw_plan_make(p);
+  const qdw_plan plan = qdw_plan_make(p, prepare->l2_bytes);
   const char *bias = prepare->constants[Q8_BIAS], *weights = prepare->constants[Q8_W];
   int32_t *arrays = state;
   int16_t *packed = (int16_t *)(arrays + Q8_ARRAYS * plan.padded);
@@ -300,7 +308,7 @@ static qdw_line_fn qdw_line_for(const tc_window *w, const q8_result *r) {
 
 static void TC_NAME(tc_qdwconv2d)(const tc_call *call, int64_t begin, int64_t end) {
   const tc_qdwconv2d_params *p = call->params;
-  const qdw_plan plan = qdw_plan_make(p);
+  const qdw_plan plan = qdw_plan_make(p, call->l2_bytes);
   const tc_window *w = &plan.window;
   const q8_input input = {.window = plan.window,
                           .channels = p->channels,
@@ -314,9 +322,9 @@ static void TC_NAME(tc_qdwconv2d)(const tc_call *call, int64_t begin, int64_t en
                    .scale = q8_scale_make(&plan.result, call->state, plan.padded),
                    .y_pixel = p->y_pixel_stride};
   for (int64_t unit = begin; unit < end; unit++) {
-    const int64_t image = unit / plan.bands, first = unit % plan.bands * QDW_LINES;
-    const int64_t lines = tc_min(w->out_height - first, QDW_LINES), top = first * w->stride_height - w->pad_top;
-    const int64_t copied = plan.lines - (QDW_LINES - lines) * w->stride_height;
+    const int64_t image = unit / plan.bands, first = unit % plan.bands * plan.band;
+    const int64_t lines = tc_min(w->out_height - first, plan.band), top = first * w->stride_height - w->pad_top;
+    const int64_t copied = plan.lines - (plan.band - lines) * w->stride_height;
     char *copies = call->scratch;
     for (int64_t i = 0; i < copied; i++) {
       copies = q8_copy_line(&input, call->operands[Q8_X], image, top + i, -w->pad_left, plan.pixels, copies);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping
 from typing import Any
 
@@ -118,11 +119,15 @@ def test_match(pattern: str) -> None:
     check("RegexFullMatch", {"x": PLAIN.reshape(-1, 1)}, [BOOL], against_ort=True, pattern=pattern)
 
 
+NEEDS_RE2 = pytest.mark.skipif(importlib.util.find_spec("re2") is None, reason="re2 finds the longest match on the host")
+
+
 @pytest.mark.parametrize(
     "how",
     [
         {"tokenexp": "[a-zA-Z]+"}, {"tokenexp": "[^ ,]+", "mincharnum": 2}, {"separators": ["[ ,]"]},
-        {"separators": [",+"]}, {"separators": [""]}, {"tokenexp": "[à-ÿ]|b"},
+        {"separators": [",+"]}, {"separators": [""]},
+        pytest.param({"tokenexp": "[à-ÿ]|b"}, marks=NEEDS_RE2),
     ],
     ids=str,
 )  # fmt: skip
