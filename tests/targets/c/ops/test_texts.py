@@ -119,7 +119,7 @@ def test_match(pattern: str) -> None:
     check("RegexFullMatch", {"x": PLAIN.reshape(-1, 1)}, [BOOL], against_ort=True, pattern=pattern)
 
 
-NEEDS_RE2 = pytest.mark.skipif(importlib.util.find_spec("re2") is None, reason="re2 finds the longest match on the host")
+NEEDS_RE2 = pytest.mark.skipif(importlib.util.find_spec("re2") is None, reason="the host finds no longest match")
 
 
 @pytest.mark.parametrize(
