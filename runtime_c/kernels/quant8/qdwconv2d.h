@@ -16,7 +16,8 @@
 #include "product_q8.h"
 
 /* Pixels of a tile, whose sums stay in registers with the weights of a line. */
-/* Lines of a band; few where the copies of the others would fill a fourth of the cache, or of what takes its place. */
+/* Lines of a band; few of a large image, where the copies of more would fill a fourth of the cache, or of what takes
+ * its place. */
 enum { QDW_LINES = 4, QDW_FEW_LINES = 2, QDW_PIXELS = TC_LANES == 1 || TC_REGISTERS < 16 ? 4 : Q8_PIXELS };
 
 #if !TC_TAPS
@@ -63,7 +64,7 @@ static qdw_plan qdw_plan_make(const tc_qdwconv2d_params *p, int64_t l2_bytes) {
   plan.pitch = plan.pixels * p->channels;
   const int64_t reach = (w.kernel_height - 1) * w.dilation_height + 1;
   plan.lines = (QDW_LINES - 1) * w.stride_height + reach;
-  if (plan.pitch > l2_bytes / 4 / plan.lines) {
+  if (plan.pitch > l2_bytes / 4 / plan.lines && plan.pitch > l2_bytes / tc_max(w.height, 1)) {
     plan.band = QDW_FEW_LINES;
     plan.lines = (QDW_FEW_LINES - 1) * w.stride_height + reach;
   }
