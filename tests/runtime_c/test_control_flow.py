@@ -155,8 +155,10 @@ cases = (
     (growing(), growing_feeds(2, 40)), (counting(), counting_feeds(3, 9)), (choosing(), {"x": floats(3, 4) + 2}),
     (choosing(5), {"x": floats(5, 4) - 2}),
 )
-for model, feeds in cases:
-    program = program_of(model)
+programs = [(program_of(model), feeds) for model, feeds in cases]
+gc.collect()
+gc.freeze()  # what is there already is not looked at again and again
+for program, feeds in programs:
     inputs = [np.asarray(feeds[spec.name]) for spec in program.inputs]
     wanted = NativeProgram(program).call(inputs)
     gc.collect()
