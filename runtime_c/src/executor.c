@@ -27,7 +27,7 @@ static void instance_free(tc_instance *instance) {
   }
   free(instance->steps);
   free(instance->reaches);
-  tc_stretches_free(&instance->holes);
+  tc_holes_free(instance);
   free(instance->inputs);
   free(instance->outputs);
   free(instance->values);

@@ -89,7 +89,7 @@ void tc_program_destroy(tc_program *program) {
   free(program->words);
   free(program->own.steps);
   free(program->own.reaches);
-  tc_stretches_free(&program->own.holes);
+  tc_holes_free(&program->own);
   free(program->constants);
   free(program->patches);
   free(program->own.inputs);

@@ -107,6 +107,7 @@ typedef struct tc_instance {
   int64_t scratch_bytes; /* per thread, the most of any step */
   tc_reach *reaches;     /* one per operand of the program */
   tc_stretches holes;    /* what a run clears before it begins, see written.h */
+  struct tc_walk *walk;  /* what finding these takes, where runs do it once more */
   bool repeats;          /* whether setup instructions run every time, since others write there, too */
 } tc_instance;
 

@@ -25,14 +25,32 @@ typedef struct tc_walk {
   tc_stretches kept; /* what setup instructions write, for runs to come */
   tc_columns *columns;
   int64_t columns_count, columns_capacity, oldest_columns;
+  int64_t columns_made; /* those that have had memory for spans since the walk was made */
   tc_counted_segments *counted;
   int64_t counted_count, counted_capacity;
-  bool enough; /* memory */
+  tc_stretches before; /* holes, while they are found once more */
+  bool enough;         /* memory */
 } tc_walk;
 
-void tc_stretches_free(tc_stretches *spans) {
-  free(spans->items);
-  *spans = (tc_stretches){0};
+static void walk_free(const tc_walk *walk) {
+  for (int64_t i = 0; i < walk->columns_made; i++) {
+    free(walk->columns[i].first.items);
+  }
+  free(walk->columns);
+  free(walk->counted);
+  free(walk->written.items);
+  free(walk->kept.items);
+  free(walk->before.items);
+}
+
+void tc_holes_free(tc_instance *instance) {
+  if (instance->walk) {
+    walk_free(instance->walk);
+    free(instance->walk);
+  }
+  free(instance->holes.items);
+  instance->walk = NULL;
+  instance->holes = (tc_stretches){0};
 }
 
 static bool is_before(const tc_stretch *a, int32_t buffer, int64_t begin) {
@@ -110,8 +128,15 @@ static tc_columns *columns_of(tc_walk *walk, const tc_reach *reach, bool make) {
     walk->enough = walk->enough && !make;
     return NULL;
   }
-  walk->columns[walk->columns_count] = (tc_columns){.rows = reach->rows, .stride = reach->stride};
-  return &walk->columns[walk->columns_count++];
+  tc_columns *made = &walk->columns[walk->columns_count++];
+  if (walk->columns_made < walk->columns_count) {
+    made->first = (tc_stretches){0};
+    walk->columns_made = walk->columns_count;
+  }
+  made->rows = reach->rows;
+  made->stride = reach->stride;
+  made->first.count = 0;
+  return made;
 }
 
 static void write_span(tc_walk *walk, tc_stretch span, const tc_reach *reach) {
@@ -363,31 +388,42 @@ static void go_through_results(tc_walk *walk) {
   }
 }
 
-int32_t tc_find_holes(const tc_program *program, tc_instance *instance, tc_error *error) {
-  tc_walk walk = {.program = program, .instance = instance, .enough = true};
+static int32_t walk_through(const tc_program *program, tc_instance *instance, tc_walk *walk, tc_error *error) {
+  walk->program = program;
+  walk->instance = instance;
+  walk->written.count = walk->kept.count = 0;
+  walk->columns_count = walk->oldest_columns = walk->counted_count = 0;
+  walk->enough = true;
   instance->holes.count = 0;
   instance->repeats = false;
   for (int64_t s = 0; s < program->step_count; s++) {
-    go_through(&walk, s, &instance->steps[s]);
+    go_through(walk, s, &instance->steps[s]);
   }
-  go_through_results(&walk);
+  go_through_results(walk);
   instance->repeats = instance->repeats || (program->setup_count && instance->holes.count);
-  tc_stretches_free(&walk.written);
-  tc_stretches_free(&walk.kept);
-  for (int64_t i = 0; i < walk.columns_count; i++) {
-    tc_stretches_free(&walk.columns[i].first);
+  return walk->enough ? TC_OK : tc_error_set(error, TC_NO_MEMORY, "no memory to see what a run writes");
+}
+
+int32_t tc_find_holes(const tc_program *program, tc_instance *instance, tc_error *error) {
+  if (!program->found_count) {
+    tc_walk walk = {0};
+    const int32_t status = walk_through(program, instance, &walk, error);
+    walk_free(&walk);
+    return status;
   }
-  free(walk.columns);
-  free(walk.counted);
-  return walk.enough ? TC_OK : tc_error_set(error, TC_NO_MEMORY, "no memory to see what a run writes");
+  /* Runs go through it once more, and have the memory that this took. */
+  instance->walk = instance->walk ? instance->walk : calloc(1, sizeof(tc_walk));
+  return instance->walk ? walk_through(program, instance, instance->walk, error)
+                        : tc_error_set(error, TC_NO_MEMORY, "no memory to see what a run writes");
 }
 
 int32_t tc_find_more_holes(const tc_program *program, tc_instance *instance, char *arena, tc_error *error) {
-  tc_stretches before = instance->holes;
-  instance->holes = (tc_stretches){0};
+  tc_stretches *before = &instance->walk->before;
+  const tc_stretches spare = *before;
+  *before = instance->holes;
+  instance->holes = spare;
   if (!tc_find_holes(program, instance, error)) {
-    clear_all_but(&instance->holes, &before, arena);
+    clear_all_but(&instance->holes, before, arena);
   }
-  tc_stretches_free(&before);
   return error->code;
 }

@@ -30,6 +30,6 @@ int32_t tc_find_more_holes(const tc_program *program, tc_instance *instance, cha
  * left alone. */
 void tc_clear_output(const tc_context *context, int32_t output, void *data, int64_t bytes);
 
-void tc_stretches_free(tc_stretches *spans);
+void tc_holes_free(tc_instance *instance);
 
 #endif
