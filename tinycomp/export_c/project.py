@@ -168,12 +168,19 @@ def to_c_within(build: Callable[[int | str], Module], nbytes: int, cpu: str = "g
         UnsupportedError: As :func:`to_c` does.
     """
     project = to_c(build("fast"), cpu, **options)
-    budget = nbytes
+    if project.memory_bytes <= nbytes:
+        return project
+    # What the planner is given is less than a run takes, by what kernels need beside it: the most that fits is sought.
+    low, high, budget = 0, nbytes + 1, nbytes
     for _ in range(_ATTEMPTS):
-        if project.memory_bytes <= nbytes or budget <= 0:
+        tried = to_c(build(budget), cpu, **options)
+        if tried.memory_bytes <= nbytes:
+            low, project = budget, tried
+        else:
+            high = budget
+        budget = (low + high) // 2 if low else max(budget - (tried.memory_bytes - nbytes), 1)
+        if high - low < 2:
             break
-        project = to_c(build(budget), cpu, **options)
-        budget -= max(project.memory_bytes - nbytes, 0)
     if project.memory_bytes > nbytes:
         project = to_c(build("least"), cpu, **options)
     if project.memory_bytes > nbytes:
