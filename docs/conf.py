@@ -4,6 +4,7 @@ The sources are those of the whole repository, so that the pages of ``docs/``, t
 each other as they do in a checkout.
 """
 
+import importlib.util
 import re
 import sys
 from pathlib import Path
@@ -53,6 +54,7 @@ nitpick_ignore_regex = [
     ("py:data", r"COMPOSITE|MAX_NESTING|REGION|UNKNOWN"),
 ]
 
+autodoc_mock_imports = [name for name in ("torch", "pyarrow", "ray") if importlib.util.find_spec(name) is None]
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
