@@ -161,7 +161,8 @@ def chain(count: int, size: int) -> tuple[tinycomp.Graph, list[np.ndarray]]:
 @pytest.mark.parametrize("size", [512, 700], ids=["1 MB", "2 MB"])
 def test_many_weights_that_lie_side_by_side_are_right_and_freed(size: int) -> None:
     """More than one slab of them, beside which some have memory of their own."""
-    graph, weights = chain(48, size)
+    count = 32
+    graph, weights = chain(count, size)
     x = RNG.standard_normal((3, size)).astype(np.float32)
     expected = x
     for array in weights:
@@ -174,7 +175,7 @@ def test_many_weights_that_lie_side_by_side_are_right_and_freed(size: int) -> No
         gc.collect()
         resident.append(_resident())
     # The first rounds find out what the allocator keeps for later ones; a leak would go on in every round.
-    assert min(resident[4:]) - resident[1] < 2 * 48 * size * size * 4
+    assert min(resident[4:]) - resident[1] < 2 * count * size * size * 4
 
 
 def _resident() -> int:

@@ -258,7 +258,7 @@ def test_strange_names_are_only_names() -> None:
 
 
 def test_a_long_chain_needs_no_recursion() -> None:
-    count = 100_000
+    count = 40_000
     nodes = [helper.make_node("Relu", [f"v{i}" if i else "x"], [f"v{i + 1}"]) for i in range(count)]
     model = make(nodes, outputs=[float_info(f"v{count}", [2, 4])])
     graph = import_model(model)

@@ -15,7 +15,7 @@ from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ir.text.printer import print_graph
 from tinycomp.ir.verify import verify
 
-DEPTH = 50_000
+DEPTH = 20_000
 SECONDS = 60.0
 """A bound that only quadratic work breaks: each step takes a few seconds on one slow core."""
 

@@ -39,7 +39,7 @@ MODULES = (
     "eliminate_dead_code",
     "inline_functions",
 )
-SLOW = {"light_vgg19", "light_zfnet512", "light_bvlc_alexnet", "light_inception_v1", "light_resnet50"}
+SLOW = {f"light_{name}" for name in ("vgg19", "zfnet512", "bvlc_alexnet", "inception_v1", "resnet50", "densenet121")}
 """Models whose operators others have too, and which numpy takes seconds to run."""
 
 
