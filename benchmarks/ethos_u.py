@@ -58,9 +58,9 @@ def prepared(path: Path) -> Graph:
 def ours(model: onnx.ModelProto, inputs: Sequence[np.ndarray], accelerator: str) -> dict[str, Any]:
     """Return the cycles of all regions, how many there are, and the operators outside."""
     system, memory = CONFIGURATIONS[accelerator]
-    quantized = tinycomp.quantize(model, inputs, activations="int8", progress=False)
-    options = f"accelerator={accelerator},system_config={system},memory_mode={memory}"
-    report = tinycomp.compile(quantized, f"ethos_u:{options}").report()
+    target = f"ethos_u:accelerator={accelerator},system_config={system},memory_mode={memory}"
+    quantized = tinycomp.quantize(model, inputs, target=target, progress=False)
+    report = tinycomp.compile(quantized, target).report()
     cycles = sum(region.figures["cycles"] for region in report.regions)
     return {"cycles": cycles, "parts": len(report.regions), "left": [row.op for row in report.hosts]}
 
