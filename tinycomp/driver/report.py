@@ -68,7 +68,7 @@ def make_report(
             conversions += [_conversion_row(node, "host", sizes)] if _converts(node) else []
     return Report(
         model, tuple(targets), tuple(regions), tuple(hosts), (*notes, *_legalised(graph), *_doubts(graph)), reasons,
-        _layers(programs), tuple(conversions), tuple(layouts), disobedient=_violations(graph, regions),
+        _layers(programs), tuple(conversions), tuple(layouts), violation_rows=_violations(graph, regions),
     )  # fmt: skip
 
 

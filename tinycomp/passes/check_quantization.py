@@ -30,7 +30,7 @@ from tinycomp.passes.base import Pass
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.target import Target, find_all
-from tinycomp.target.quantization import disobedient
+from tinycomp.target.quantization import violations_among
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class CheckQuantization(Pass):
             if not target.quantization_rules:
                 continue
             for scope in open_graphs(graph):
-                for node, found in disobedient(scope.nodes, target.quantization_rule):
+                for node, found in violations_among(scope.nodes, target.quantization_rule):
                     rule = f"{target.name}, quantisation of {node.qualified_op}"
                     sources = node.sources or (node.label,)
                     scope.remarks.append(

@@ -94,7 +94,7 @@ class OfferToTarget(Pass):
         Raises:
             TargetError: If there is no target of that name, or one of its rules fails.
         """
-        target = find(self.target) if isinstance(self.target, str) else self.target
+        target = find(self.target)
         return offer(graph, target, self.policy)
 
 

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from tinycomp.errors import QuantizationError, did_you_mean
 from tinycomp.ir.graph import Graph
+from tinycomp.quantization.check import rules_of
 from tinycomp.quantization.encoding import REDUCED_LIMIT, WEIGHT_LIMIT, Encoding
 from tinycomp.quantization.layers import RULES, Layer, Selector, find_layers
-from tinycomp.quantization.obedience import rules_of
 from tinycomp.target import Target, find
 from tinycomp.target.quantization import Rules
 
@@ -91,7 +91,7 @@ class Options:
 
     @property
     def _target(self) -> Target | None:
-        return find(self.target) if isinstance(self.target, str) else self.target
+        return None if self.target is None else find(self.target)
 
     @functools.cached_property
     def rules(self) -> Rules | None:

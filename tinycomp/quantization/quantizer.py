@@ -197,7 +197,7 @@ def quantize(
         cast("Method", method or "minmax"), activations, bool(symmetric), per_channel, reduce_range, bias_correction,
         equalize, keep_float, percentile, threads, target,
     )  # fmt: skip
-    quantizer = Quantizer.calibrated(model, calibration, options, shapes, bar).obedient()
+    quantizer = Quantizer.calibrated(model, calibration, options, shapes, bar).within_rules()
     return finish(quantizer.quantized(quantizer.chosen))
 
 
@@ -265,7 +265,7 @@ class Quantizer:
         Placement(copy, scales, self.options).place([*own.values()])
         return copy, own
 
-    def obedient(self) -> Quantizer:
+    def within_rules(self) -> Quantizer:
         """Return the quantiser with other scales where the target's checks refuse those that the data suggest.
 
         What rules say as data is obeyed by construction, but for a scale per channel of a stack of matrices. Scales of

@@ -62,7 +62,7 @@ class Report:
         layouts: Where layouts meet, likewise; these conversions are no nodes of the model and are not in ``hosts``.
         copies: What every run copies between host and devices, in order of execution.
         devices: What the devices that are open have done for the module, when the report was asked for.
-        disobedient: What :meth:`violations` returns.
+        violation_rows: What :meth:`violations` returns.
         adviser: Looks for advice on a model (None for the one that was kept), within so many trials and seconds; None
             where nothing is known of the model.
         diagram: Describes the partitioned graph for pictures; None where nothing but the rows is known.
@@ -81,7 +81,7 @@ class Report:
     layouts: tuple[LayoutRow, ...] = ()
     copies: tuple[CopyRow, ...] = ()
     devices: tuple[DeviceRow, ...] = ()
-    disobedient: tuple[ViolationRow, ...] = ()
+    violation_rows: tuple[ViolationRow, ...] = ()
     adviser: Adviser | None = field(default=None, repr=False, compare=False)
     diagram: Callable[[], Diagram] | None = field(default=None, repr=False, compare=False)
     profile: Profile | None = field(default=None, repr=False, compare=False)
@@ -160,7 +160,7 @@ class Report:
 
         Layers in float, and what another target's rules allow, are none.
         """
-        return [*self.disobedient]
+        return [*self.violation_rows]
 
     def with_seconds(self, seconds: Mapping[Position, float]) -> Report:
         """Return the report with times by position."""
@@ -207,7 +207,7 @@ class Report:
             tuple(LayoutRow(**{**row, "sources": tuple(row["sources"])}) for row in data.get("layouts", ())),
             tuple(CopyRow(**row) for row in data.get("copies", ())),
             tuple(DeviceRow(**row) for row in data.get("devices", ())),
-            tuple(ViolationRow(**{**row, "sources": tuple(row["sources"])}) for row in data.get("disobedient", ())),
+            tuple(ViolationRow(**{**row, "sources": tuple(row["sources"])}) for row in data.get("violation_rows", ())),
         )
 
     def to_json(self) -> str:
@@ -273,8 +273,8 @@ class Report:
             parts.append(_host_table(self.hosts))
         if self.conversions:
             parts.append(_conversion_table(self.conversions))
-        if self.disobedient:
-            parts.append(violation_table(self.disobedient))
+        if self.violation_rows:
+            parts.append(violation_table(self.violation_rows))
         if self.layouts:
             parts.append(_layout_table(self.layouts))
         if self.copies:

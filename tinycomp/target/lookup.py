@@ -37,8 +37,8 @@ def names() -> list[str]:
     return [*BUILT_IN, *sorted(set(_installed()) - BUILT_IN.keys())]
 
 
-def find(name: str) -> Target:
-    """Return the target called ``name``; the built-in ones cannot be replaced.
+def find(name: Target | str) -> Target:
+    """Return the target called ``name``, or ``name`` if it is a target; the built-in ones cannot be replaced.
 
     A name such as ``"c:winograd=never,requantize=fixed_point"`` stands for the target with these options.
 
@@ -46,6 +46,8 @@ def find(name: str) -> Target:
         TargetError: If there is none, or its package does not load.
         OptionError: If it has no such options, or they do not take these values.
     """
+    if not isinstance(name, str):
+        return name
     plain, colon, text = name.partition(":")
     target = _find(plain)
     return target.with_options(**read_options(target.options, text, f"target {plain}")) if colon else target
@@ -67,7 +69,7 @@ def find_all(targets: Iterable[Target | str]) -> list[Target]:
     Raises:
         TargetError: See :func:`find`.
     """
-    return [find(target) if isinstance(target, str) else target for target in targets]
+    return [find(target) for target in targets]
 
 
 def _installed() -> dict[str, EntryPoint]:

@@ -390,7 +390,7 @@ def middle_of(dtype: str) -> int:
     return 1 << (bits - 1) if dtype.startswith("u") else 0
 
 
-def disobedient(
+def violations_among(
     nodes: Collection[Node], rule_of: Callable[[Node], QuantizationRule | None], within: Collection[Node] | None = None
 ) -> Iterator[tuple[Node, Violation]]:
     """Yield what rules do not allow of the layers among some nodes, with the operators of these layers.

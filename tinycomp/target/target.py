@@ -21,7 +21,7 @@ from tinycomp.target.cost import Cost
 from tinycomp.target.options import changed, defaults_of
 from tinycomp.target.placement import Placement
 from tinycomp.target.policy import Policy
-from tinycomp.target.quantization import REAL, QuantizationRule, disobedient
+from tinycomp.target.quantization import REAL, QuantizationRule, violations_among
 from tinycomp.target.region import Region, Split
 
 Predicate = Callable[..., Any]
@@ -476,7 +476,7 @@ class Target:
         return dataclasses.replace(composite, checks=[*checks, *([self._obeys] if self._quantization else [])])
 
     def _obeys(self, match: Match) -> bool | Remark:
-        found = next(disobedient(match.matched[::-1], self.quantization_rule, match.matched), None)
+        found = next(violations_among(match.matched[::-1], self.quantization_rule, match.matched), None)
         return found is None or reject(found[1].reason)
 
     def _bound(self, check: Predicate) -> Predicate:

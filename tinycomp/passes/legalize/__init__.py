@@ -87,7 +87,7 @@ class Legalize(Pass):
         Raises:
             TargetError: If there is no target of that name, or one of its rules fails.
         """
-        target = find(self.target) if isinstance(self.target, str) else self.target
+        target = find(self.target)
         changed = False
         for scope in open_graphs(graph):
             changed |= _Turn(scope, target, self.policy, graph.remarks).run()

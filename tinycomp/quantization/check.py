@@ -46,7 +46,7 @@ def violations(model: Model, target: Target | str, *, shapes: Shapes | None = No
         >>> violations(digits_model(quantized=True), "tosa")
         []
     """
-    found = find(target) if isinstance(target, str) else target
+    found = find(target)
     rules_of(found)
     passes = [*optimisation_passes([found]), *partitioning_passes([found])]
     graph = Pipeline(passes)(load_graph(model, shapes))
