@@ -122,9 +122,11 @@ ENTRY(vectors)
 MEMORY {
   FLASH (rx) : ORIGIN = 0x00000000, LENGTH = @FLASH@
   RAM (rwx) : ORIGIN = 0x20000000, LENGTH = @RAM@
+  @CONSTANTS@
 }
 SECTIONS {
-  .text : { KEEP(*(.vectors)) *(.text*) *(.rodata*) . = ALIGN(8); } > FLASH
+  .text : { KEEP(*(.vectors)) *(.text*) . = ALIGN(8); } > FLASH
+  .rodata : { *(.rodata*) . = ALIGN(8); } > CONSTANTS
   .ARM.extab : { *(.ARM.extab*) } > FLASH
   .ARM.exidx : { *(.ARM.exidx*) } > FLASH
   data_load = LOADADDR(.data);
@@ -133,8 +135,10 @@ SECTIONS {
   stack_top = ORIGIN(RAM) + LENGTH(RAM);
 }
 """
-_MEMORY = {"mps3-an547": ("512K", "512K")}
-"""Flash and RAM of a board; 4 MB each of the others."""
+_CONSTANTS = "CONSTANTS (r) : ORIGIN = {}, LENGTH = 4M"
+_MEMORY = {"mps3-an547": ("512K", "512K", _CONSTANTS.format("0x60000000"))}
+_USUAL = ("2M", "4M", _CONSTANTS.format("0x00200000"))
+"""Flash, RAM and constants of boards. That of the Cortex-M55 has little of the fastest memory, and much of another."""
 
 
 @dataclass(frozen=True)
@@ -236,9 +240,11 @@ def _link_for_riscv(processor: Processor, folder: Path, objects: Sequence[str]) 
 
 def _link_for_arm(processor: Processor, folder: Path, objects: Sequence[str]) -> list[str]:
     """Link a test for the board."""
-    flash, ram = _MEMORY.get(processor.board, ("4M", "4M"))
+    flash, ram, constants = _MEMORY.get(processor.board, _USUAL)
     (folder / "startup.c").write_text(_STARTUP)
-    (folder / "board.ld").write_text(_LINKER.replace("@FLASH@", flash).replace("@RAM@", ram))
+    (folder / "board.ld").write_text(
+        _LINKER.replace("@FLASH@", flash).replace("@RAM@", ram).replace("@CONSTANTS@", constants)
+    )
     flags = processor.flags.split()
     _call([processor.compiler, *flags, "-O2", "-c", "startup.c"], folder)
     link = [
