@@ -87,7 +87,7 @@ def test_safe_joins_lose_nothing():
     assert joined_some > 500
 
 
-@pytest.mark.parametrize("size", [60, 400, 1200])
+@pytest.mark.parametrize("size", [60, 400, 800])
 def test_larger_graphs_stay_valid_and_no_worse_than_greedy(size):
     for seed in range(3):
         rng = random.Random(seed)
