@@ -226,7 +226,8 @@ def main() -> int:
         listed = Path(folder) / "checks.json"
         listed.write_text(json.dumps(rewrite(copy)), encoding="utf-8")
         subprocess.run([sys.executable, "setup.py", "-q", "build_ext", "--inplace"], cwd=copy, check=True)
-        environment = os.environ | {"PYTHONPATH": str(copy), CHECKS: str(listed)}
+        natively = {"TINYCOMP_EMULATE_EVERY": "0"}
+        environment = os.environ | natively | {"PYTHONPATH": str(copy), CHECKS: str(listed)}
         command = [sys.executable, "-m", "tests.fuzz.unchecked_c", *sys.argv[1:]]
         return subprocess.run(command, cwd=copy, env=environment, check=False).returncode
 
