@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import onnx
 import pytest
@@ -85,3 +87,27 @@ def test_the_time_of_compiling_is_limited():
     assert tinycomp.compile(chain(3, 4), timeout=1000)(np.ones(1, np.float32)).shape == (4,)
     with pytest.raises(OptionError, match="timeout"):
         tinycomp.compile(chain(3, 4), timeout=-1)
+
+
+TABLES = {
+    "EyeLike": "m (float[8192, 8192] x) => (float[8192, 8192] y) { y = EyeLike(x) }",
+    "STFT": """m (float[1, 65536, 1] x) => (float[a, b, c, 2] y) <int64 step = {1}, int64 length = {1024}> {
+        y = STFT(x, step, , length) }""",
+    "DeformConv": """m (float[1, 1, 256, 256] x, float[1, 1, 32, 32] w, float[1, 2048, 225, 225] move)
+        => (float[a, b, c, d] y) { y = DeformConv(x, w, move) }""",
+    "Resize": """m (float[1, 3, 5, 5] x) => (float[a, b, c, d] y)
+        <float[4] scales = {1.0, 1.0, 0.000000001, 0.000000001}> {
+        y = Resize<mode = "linear", antialias = 1>(x, , scales) }""",
+}
+
+
+@pytest.mark.parametrize("text", TABLES.values(), ids=TABLES)
+def test_what_sizes_of_a_model_say_is_not_written_down_while_compiling(text: str):
+    """A table of 200 MB or more could be made of each."""
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 20]> {text}')
+    tracemalloc.start()
+    try:
+        tinycomp.compile(model)
+        assert tracemalloc.get_traced_memory()[1] < 50e6
+    finally:
+        tracemalloc.stop()

@@ -115,10 +115,11 @@ def _deform_conv(body: Body, node: Node, operands: Sequence[Value | None]) -> Va
     steps = body.reshape(offset, [batch * parts, taps, 2, *out])
     places = []
     for axis in (1, 0):  # the innermost one first
-        tap = np.indices(kernel)[axis].reshape(-1) * dilations[axis] - pads[axis]
-        window = np.indices(out)[axis] * strides[axis]
+        tap = np.indices(kernel)[axis].reshape(-1, 1, 1) * dilations[axis] - pads[axis]
+        first = np.arange(out[axis]).reshape(-1, 1 if axis == 0 else out[axis]) * strides[axis]
+        regular = body("Add", *(body.const(places.astype(np.float32)) for places in (tap, first)))
         place = body("Gather", steps, body.const(np.int64(axis)), axis=2)
-        place = body("Add", place, body.const((tap[:, None, None] + window).astype(np.float32)))
+        place = body("Add", place, regular)
         places.append(body("Unsqueeze", place, body.ints(4)))
     cells = body.reshape(body("Concat", *places, axis=4), [batch * parts, taps * out[0], out[1], 2])
     images = body.reshape(x, [batch * parts, channels // parts, *sizes])

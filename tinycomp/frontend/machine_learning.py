@@ -23,6 +23,8 @@ _DENSE = 16
 """Integer keys that span at most so many numbers each are looked up by index."""
 _FEW = 64
 """So many texts are compared one by one."""
+_MOST_VOTES = 1 << 24
+"""Elements of the matrix by which pairs of classes vote; with more, the operator has a kernel of its own."""
 _FAR = 1 << 60
 _TRANSFORMS = {"NONE": "", "SOFTMAX": "Softmax", "LOGISTIC": "Sigmoid"}
 _NEAR_ZERO = 1e-7
@@ -297,6 +299,7 @@ def _svm_classifier(
     total, classes = int(counts.sum()), len(counts)
     pairs = classes * (classes - 1) // 2
     covered(post_transform in _TRANSFORMS and classes > 1 and len(prob_a) == len(prob_b) and len(prob_a) in (0, pairs))
+    covered(pairs * classes <= _MOST_VOTES)
     covered(total > 0 and len(support_vectors) % total == 0 and len(coefficients) == total * (classes - 1))
     vectors = np.asarray(support_vectors, np.float32).reshape(total, -1)
     labels = _labels(classlabels_ints, classlabels_strings)

@@ -333,6 +333,8 @@ def max_roi_pool(x: Array, rois: Array, *, pooled_shape: Sequence[int], spatial_
     result = np.zeros((len(rois), x.shape[1], *pooled_shape), dtype=x.dtype)
     scaled = wide[:, 1:] * wide.dtype.type(spatial_scale)
     corners = np.trunc(scaled + np.copysign(0.5, scaled)).astype(np.int64)
+    if not result.size:
+        return result
     for n, (image, (left, top, right, bottom)) in enumerate(zip(batch, corners.tolist(), strict=True)):
         columns = _bins(left, right, pooled_shape[1], x.shape[3])
         for i, rows in enumerate(_bins(top, bottom, pooled_shape[0], x.shape[2])):

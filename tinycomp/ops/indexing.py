@@ -317,6 +317,7 @@ def unique(x: Array, *, axis: int | None = None, sorted: int = 1) -> tuple[Array
     """Return distinct elements (or slices along ``axis``), their first indices, the inverse map, and the counts."""
     wide = x.astype(compute_dtype(x.dtype), copy=False)
     fixed = None if axis is None else fix_axis(axis, x.ndim, "Unique")
+    reserve([x.size if fixed is None else x.shape[fixed]], 3 * 8, "Unique")
     text = x.astype(np.str_) if x.dtype == object else wide
     values, first, inverse, counts = np.unique(text, True, True, True, axis=fixed, equal_nan=False)
     inverse = inverse.reshape(-1)

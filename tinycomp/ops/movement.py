@@ -431,12 +431,15 @@ def _pad(x: Array, pads: Sequence[int], axes: Sequence[int] | None, mode: str, v
     if any(d + b + e < 0 for d, b, e in zip(x.shape, begins, ends, strict=True)):
         raise ExecutionError("negative pads remove more than there is", where="Pad", expected=f"pads for {x.shape}",
                              found=str(list(pads)))  # fmt: skip
-    reserve([d + b + e for d, b, e in zip(x.shape, begins, ends, strict=True)], x.itemsize, "Pad")
+    shape = [d + b + e for d, b, e in zip(x.shape, begins, ends, strict=True)]
+    reserve(shape, x.itemsize, "Pad")
     if mode == "constant":
         return _pad_constant(x, begins, ends, value)
     if mode not in _SOURCES:
         raise ExecutionError("unknown mode", where="Pad", expected=f"constant or one of {list(_SOURCES)}",
                              found=repr(mode))  # fmt: skip
+    if 0 in shape and 0 not in (d for d, b, e in zip(x.shape, begins, ends, strict=True) if b or e):
+        return np.empty(shape, x.dtype)
     for axis, (before, after) in enumerate(zip(begins, ends, strict=True)):
         x = _pad_axis(x, axis, before, after, mode)
     return x

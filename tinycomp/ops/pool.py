@@ -372,7 +372,7 @@ def lrn(x: Array, *, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0,
     if size <= 0:
         raise ModelError("LRN: size is out of range", expected="size > 0", found=str(size))
     channels = x.shape[1]
-    before, after = (size - 1) // 2, size // 2
+    before, after = min((size - 1) // 2, channels), min(size // 2, channels)
     total = np.zeros_like(x)
     square = x * x
     for shift in range(-before, after + 1):

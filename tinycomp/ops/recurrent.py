@@ -227,7 +227,7 @@ def _run_direction(problem: Problem, way: int, inputs: Array, step: Step) -> tup
     state = tuple(s[way] for s in problem.states)
     ragged = bool((problem.lengths < len(inputs)).any())
     history = np.zeros((*inputs.shape[:2], problem.hidden), dtype=inputs.dtype)
-    for t in range(len(inputs)):
+    for t in range(len(inputs) if history.size else 0):
         fresh = step(inputs[t], state)
         if ragged:
             alive = (t < problem.lengths)[:, None]

@@ -151,7 +151,7 @@ def _cells_and_weights(axis: AxisScale, mode: Mode) -> tuple[Array, Array]:
     radius, filter_ = _FILTERS[mode.mode]
     stretch = min(axis.scale, 1.0) if mode.antialias else 1.0
     at = _coordinates(axis, mode).astype(np.float64)
-    reach = int(np.ceil(radius / stretch))
+    reach = min(int(np.ceil(radius / stretch)), 2 * radius * max(axis.size, 1))  # bounds a tiny scale without outputs
     cells = np.floor(at).astype(np.int64)[:, None] + np.arange(1 - reach, reach + 1)
     weights = filter_((cells - at[:, None]) * stretch, mode)
     if mode.exclude_outside:

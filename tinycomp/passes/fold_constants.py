@@ -54,7 +54,7 @@ class FoldConstants(Pass):
         keep_quantized: Leave DequantizeLinear of constants alone, and so all that follows, so that weights stay small
             and targets can match quantised operators.
         max_bytes: Most bytes by which folding may let the constants of all graphs together grow; a node whose result
-            is no larger than its constant operands is free. None is 1 GiB, or eight times the constants that there
+            is no larger than its constant operands is free. None is 256 MiB, or eight times the constants that there
             are where that is more.
         max_work: Most elements and multiply-accumulates that may be computed. None is 2^29, or 256 for each element
             of the constants that there are where that is more.
@@ -82,7 +82,7 @@ _CLOSED = frozenset({COMPOSITE, REGION})
 """Domains of nodes whose bodies are closed."""
 
 
-_LEAST_GROWTH, _GROWTH = 1 << 30, 8
+_LEAST_GROWTH, _GROWTH = 1 << 28, 8
 _LEAST_WORK, _WORK = 1 << 29, 256
 
 

@@ -352,6 +352,8 @@ def _bits(element: np.ndarray) -> int:
 
 
 _REPEATS_SINCE = 6
+_LARGEST_CONSTANT = 1 << 22
+"""An identity matrix with more elements is made in each run, so that a small model stays one."""
 
 
 def _tile_check(node: Node) -> Verdict:
@@ -445,10 +447,10 @@ def _band(emit: Emitter, node: Node, rows: Size, columns: Size, diagonal: Size) 
 
 @FAMILY.lower("EyeLike", check=all_of(movable, known_rank), layout=LayoutRule.ROW_MAJOR)
 def eye_like(emit: Emitter, node: Node) -> None:
-    """Make the result a constant where its shape is known; otherwise fill it with zeros, and the diagonal with ones."""
+    """Make the result a constant where it is known and small; else fill it with zeros, and the diagonal with ones."""
     type_, (rows, columns) = sized_type(node.output)
     shift = int(node.attrs.get("k", 0))
-    if isinstance(rows, int) and isinstance(columns, int):
+    if isinstance(rows, int) and isinstance(columns, int) and rows * columns <= _LARGEST_CONSTANT:
         eye = np.eye(rows, columns, min(max(shift, -rows), columns))
         emit.alias(node.output, emit.constant(eye.astype(numpy_dtype(type_.dtype))))
         return
