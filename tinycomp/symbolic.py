@@ -33,7 +33,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -53,6 +53,8 @@ _LONGEST = 10_000
 """Characters of an expression that is read, and of what it comes to: a short text may multiply out to a long one."""
 _DEEPEST = 40
 """Functions within functions of an expression that is read."""
+_MOST_TERMS = 200
+"""Terms of a sum that is read."""
 _MOST_PARTS = 1000
 """Products of terms in one multiplication that is read, and pairs of operands in one minimum or maximum."""
 
@@ -407,13 +409,19 @@ def parse(text: str) -> Size:
 
 
 @functools.lru_cache(maxsize=4096)
-def _dimension(value: Expression) -> str:
+def _dimension(value: Expression) -> str | None:
     name = value.name
-    return str(value) if name is None else name
+    if name is not None:
+        return name
+    text = str(value)
+    return None if _is_too_long(value, text) else text
 
 
-def dimension(value: Size) -> int | str:
+def dimension(value: Size) -> int | str | None:
     """Return a size as a type writes it: a number, the name of a symbol, or the text of an expression.
+
+    Returns:
+        None for an expression that is too long to be read again: the dimension counts as unknown.
 
     >>> dimension(symbol("batch size")), dimension(symbol("n") + 1)
     ('batch size', 'n + 1')
@@ -429,9 +437,13 @@ def _tree(text: str) -> ast.expr:
 
 def _read(tree: ast.expr) -> Size:
     value = _read_part(tree)
-    if len(str(value)) > _LONGEST or (isinstance(value, Expression) and value.depth > _DEEPEST):
+    if isinstance(value, Expression) and _is_too_long(value, str(value)):
         raise ValueError("too long for an expression of sizes")
     return value
+
+
+def _is_too_long(value: Expression, text: str) -> bool:
+    return len(text) > _LONGEST or len(value._terms) > _MOST_TERMS or value.depth > _DEEPEST
 
 
 def _read_part(tree: ast.expr) -> Size:
@@ -446,6 +458,8 @@ def _read_part(tree: ast.expr) -> Size:
             return element(name, number)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_read(operand)
+        case ast.BinOp(op=ast.Add() | ast.Sub()):
+            return _read_sum(tree)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
             a, b = _read(left), _read(right)
             if isinstance(op, ast.Mult) and len(_terms_of(a)) * len(_terms_of(b)) > _MOST_PARTS:
@@ -459,6 +473,20 @@ def _read_part(tree: ast.expr) -> Size:
             if name == "ifzero" and len(operands) == 3:
                 return if_zero(*operands)
     raise ValueError("no expression of sizes")
+
+
+def _read_sum(tree: ast.expr) -> Size:
+    """Read a sum from its first term on: the tree is as deep as it has terms."""
+    later: list[tuple[ast.operator, ast.expr]] = []
+    while isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Add | ast.Sub):
+        later.append((tree.op, tree.right))
+        tree = tree.left
+    if len(later) >= _MOST_TERMS:
+        raise ValueError("too many terms for an expression of sizes")
+    total = _read(tree)
+    for op, term in reversed(later):
+        total = _OPERATIONS[type(op)](total, _read(term))
+    return total
 
 
 _OPERATIONS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -655,17 +683,33 @@ def _is_beyond(kind: str, value: Size, other: Size) -> bool:
 
 # ---- what holds for all sizes ----
 
-_RANGES: ContextVar[Mapping[str, Range]] = ContextVar("ranges", default=MappingProxyType({}))
+
+@dataclass(frozen=True)
+class _Assumptions:
+    """Say what holds for symbols.
+
+    Attributes:
+        ranges: By name.
+        found: Limits of expressions that have been asked for: an expression holds its operands many times over.
+    """
+
+    ranges: Mapping[str, Range]
+    found: dict[Expression, tuple[int | None, int | None]] = field(default_factory=dict)
+
+
+_NOTHING = _Assumptions(MappingProxyType({}))
+_ASSUMED = ContextVar("assumptions", default=_NOTHING)
+_MOST_FOUND = 1 << 14
 
 
 @contextmanager
 def assuming(ranges: Mapping[str, Range]) -> Iterator[None]:
     """Decide orderings inside the block for sizes within these ranges; symbols that are not named are at least 0."""
-    token = _RANGES.set({**_RANGES.get(), **ranges})
+    token = _ASSUMED.set(_Assumptions({**_ASSUMED.get().ranges, **ranges}))
     try:
         yield
     finally:
-        _RANGES.reset(token)
+        _ASSUMED.reset(token)
 
 
 def bounds(value: Size) -> tuple[int | None, int | None]:
@@ -677,16 +721,22 @@ def bounds(value: Size) -> tuple[int | None, int | None]:
     """
     if isinstance(value, int):
         return value, value
-    ranges = _RANGES.get()
+    assumed = _ASSUMED.get()
+    known = assumed.found.get(value)
+    if known is not None:
+        return known
     low: int | None = 0
     high: int | None = 0
     for monomial, factor in value._terms:
-        least, greatest = _monomial_bounds(monomial, ranges)
+        least, greatest = _monomial_bounds(monomial, assumed.ranges)
         first, last = _scaled(least, factor), _scaled(greatest, factor)
         if factor < 0:
             first, last = last, first
         low = None if low is None or first is None else low + first
         high = None if high is None or last is None else high + last
+    if len(assumed.found) >= _MOST_FOUND:
+        assumed.found.clear()
+    assumed.found[value] = low, high
     return low, high
 
 
@@ -860,7 +910,7 @@ def typical(value: Size) -> int:
     """Return the number that a size is for middling symbols: for heuristics, never for what must be right."""
     if isinstance(value, int):
         return value
-    ranges, expected = _RANGES.get(), _EXPECTED.get()
+    ranges, expected = _ASSUMED.get().ranges, _EXPECTED.get()
     sizes: dict[str, int] = {}
     for name in value.symbols:
         low, high = ranges.get(name, (0, None))
@@ -881,7 +931,7 @@ def sample(value: Size) -> int:
     """
     if isinstance(value, int):
         return value
-    ranges = _RANGES.get()
+    ranges = _ASSUMED.get().ranges
     sizes = {}
     for name in value.symbols:
         low, high = ranges.get(name, (0, None))

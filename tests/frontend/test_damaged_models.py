@@ -185,3 +185,13 @@ def test_frames_of_a_signal_of_other_dimensions(dims: str) -> None:
     text = f"m (float[{dims}] x, int64 step, int64 length) => (float[a, b, c, 2] y) {{ y = STFT(x, step, , length) }}"
     with pytest.raises(ModelError, match=r"the signal has other dimensions; expected \[batch, length, 1 or 2\]"):
         tinycomp.compile(model(text), "c")
+
+
+@pytest.mark.parametrize("attribute", ["group", "offset_group"])
+def test_a_deformable_convolution_in_no_groups(attribute: str) -> None:
+    text = f"""<ir_version: 9, opset_import: ["": 19]>
+    m (float[1, 2, 5, 5] x, float[2, 2, 3, 3] w, float[1, 18, 3, 3] o) => (float[n, c, h, k] y) {{
+        y = DeformConv<{attribute} = 0>(x, w, o) }}"""
+    shapes = ((1, 2, 5, 5), (2, 2, 3, 3), (1, 18, 3, 3))
+    with pytest.raises(TinycompError):
+        tinycomp.compile(onnx.parser.parse_model(text), "c")(*[np.ones(shape, np.float32) for shape in shapes])

@@ -180,7 +180,7 @@ def defined(node: Node, definition: Definition) -> Graph | None:
     operands += [None] * max(_MOST_OPERANDS - len(operands), 0)
     try:
         result = definition.define(body, node, operands)
-    except ModelError:
+    except (ModelError, ArithmeticError):  # such as groups of which there are none
         return None
     if result is None:
         return None

@@ -188,7 +188,7 @@ def extension(
         given = definition.function(
             body, *formals, **{k: v.decode() if isinstance(v, bytes) else v for k, v in attrs.items()}
         )
-    except _NotCoveredError:
+    except (_NotCoveredError, ArithmeticError):
         return None
     results = [given] if isinstance(given, Value) else list(given)
     if not 0 < outputs <= len(results):

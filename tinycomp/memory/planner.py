@@ -15,6 +15,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tinycomp.errors import MemoryLimitError
+
 ALIGNMENT = 64
 """Every buffer starts at a multiple of this many bytes: one cache line, one AVX-512 register."""
 
@@ -315,8 +317,10 @@ class _FreeSpace:
         return place
 
     def _lowest(self, size: int) -> tuple[int, int]:
-        at = next(i for i, start in enumerate(self._starts) if self._ends[i] - start >= size)
-        return at, self._starts[at]
+        for at, start in enumerate(self._starts):
+            if self._ends[at] - start >= size:
+                return at, start
+        raise MemoryLimitError("no memory has room for a value", expected=f"less than {_OPEN} bytes", found=str(size))
 
     def _take(self, at: int, offset: int, size: int) -> None:
         start, end = self._starts[at], self._ends[at]

@@ -188,19 +188,27 @@ class Emitter:
             self._views[value] = View(Buffer(nbytes(tensor(value.type)), "input", index))
 
     def view(self, value: Value) -> View:
-        """Return where a value lies, placing it on first use."""
-        if value not in self._views:
-            if value.const is not None:
-                is_text = value.dtype == DTYPE
-                self._views[value] = self.constant(self.known.spans(value.const) if is_text else in_memory_order(value))
-                return self._views[value]
-            self._views[value] = self._place(value)
-            if value in self._postponed:
-                _, move = self._postponed.pop(value)
-                move()
-            elif value in self._unwritten:
-                self._unwritten.pop(value)()
+        """Return where a value lies, placing it on first use, and before it the results of Concat that it lies in."""
+        placed = [value]
+        while placed[-1] not in self._views and (concat := self._concat(placed[-1])) is not None:
+            placed.append(concat.output)
+        for each in reversed(placed):
+            if each not in self._views:
+                self._show(each)
         return self._views[value]
+
+    def _show(self, value: Value) -> None:
+        """Place a value, and write there what is left to write."""
+        if value.const is not None:
+            is_text = value.dtype == DTYPE
+            self._views[value] = self.constant(self.known.spans(value.const) if is_text else in_memory_order(value))
+            return
+        self._views[value] = self._place(value)
+        if value in self._postponed:
+            _, move = self._postponed.pop(value)
+            move()
+        elif value in self._unwritten:
+            self._unwritten.pop(value)()
 
     def _place(self, value: Value) -> View:
         """Return a slice of a Concat's result if that is how the value lies there, otherwise memory of its own."""
@@ -211,12 +219,17 @@ class Emitter:
 
     def joined(self, value: Value) -> Strided | None:
         """Return the slice of a Concat's result that ``value`` becomes, if it may be computed there."""
+        concat = self._concat(value)
+        return None if concat is None else self._slice(value, concat)
+
+    def _concat(self, value: Value) -> Node | None:
+        """Return the Concat in whose result ``value`` may be computed."""
         type_ = tensor(value.type)
         if value.const is not None or self.graph.is_output(value) or nbytes(type_) == 0:
             return None
         for user in value.users:
             if user.op == "Concat" and user.domain == "" and tensor(user.output.type).layout == type_.layout:
-                return self._slice(value, user)
+                return user
         return None
 
     def _slice(self, value: Value, concat: Node) -> Strided:
