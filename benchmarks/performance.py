@@ -124,7 +124,7 @@ def fresh_loading(rows: Iterable[Figures], engines: Sequence[str]) -> str:
 
 def _sizes(found: Figures) -> Iterator[str]:
     yield "## Sizes that change"
-    yield sizes.table(found["rows"], found["engines"])
+    yield sizes.brief(found["rows"], found["engines"])
 
 
 def _decode(found: Figures) -> Iterator[str]:

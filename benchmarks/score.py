@@ -1,7 +1,9 @@
-"""``tinycomp score`` with one process and with two, on as many cores, and beside a single loop in one process.
+"""``tinycomp score`` with one process and with two, on as many cores, beside what the machine allows.
 
 ``python -m benchmarks score`` needs pyarrow. The ways take turns; a round of each is one whole run into a new folder,
-processes started and model loaded included.
+processes started and model loaded included. Two busy cores are slower each than one (they share memory, caches and
+heat), and every process has to start: the limit is what two independent runs, each over half of the rows, reach when
+they run at the same time. No way to share the rows between two processes can be faster than these.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +24,14 @@ import numpy as np
 from benchmarks import output, page, suites
 from benchmarks.machine import describe
 
-WORKERS = (1, 2)
-GROUPS = 16
+GROUPS = 8
+"""Row groups of each of the two files."""
+ONE, TWO, HALF, HALVES = "one", "two", "half", "halves"
+"""One process over all rows; two; one over half of them; two independent ones over half each, at the same time."""
 
 
 def rows_for(model: Path, seconds: float, folder: Path) -> int:
-    """Write a file of as many rows as one thread scores in these seconds; return how many."""
+    """Write two files of as many rows, together, as one thread scores in these seconds; return how many."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -43,11 +48,12 @@ def rows_for(model: Path, seconds: float, folder: Path) -> int:
         start = time.process_time()  # of one thread, whatever else the machine does
         module(sample)
         times.append(time.process_time() - start)
-    count = max(GROUPS, int(seconds / min(times) * len(sample)) // GROUPS * GROUPS)
-    rows = rng.standard_normal((count, int(np.prod(inner))), dtype=np.float32)
-    column = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1])
-    pq.write_table(pa.table({spec.name: column}), folder / "rows.parquet", row_group_size=count // GROUPS)
-    return count
+    count = max(GROUPS, int(seconds / 2 / min(times) * len(sample)) // GROUPS * GROUPS)
+    for half in range(2):
+        rows = rng.standard_normal((count, int(np.prod(inner))), dtype=np.float32)
+        column = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1])
+        pq.write_table(pa.table({spec.name: column}), folder / f"{half}.parquet", row_group_size=count // GROUPS)
+    return 2 * count
 
 
 def compare(model: Path, rounds: int, seconds: float) -> dict[str, Any]:
@@ -57,43 +63,76 @@ def compare(model: Path, rounds: int, seconds: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         count = rows_for(model, seconds, folder)
-        saved = folder / "model.tcm"
+        saved, halves = folder / "model.tcm", [folder / "0.parquet", folder / "1.parquet"]
         tinycomp.compile(model, threads=1).save(saved)
-        rates: dict[str, list[float]] = {str(workers): [] for workers in WORKERS}
-        processor: dict[str, list[float]] = {str(workers): [] for workers in WORKERS}
+
+        def score(files: list[Path], workers: int, number: int = 0) -> None:
+            tinycomp.score(saved, files, folder / "out" / str(number), workers=workers, progress=False)
+
+        def at_once() -> None:
+            with ThreadPoolExecutor(2) as threads:
+                for run in [threads.submit(score, [half], 1, number) for number, half in enumerate(halves)]:
+                    run.result()
+
+        ways: dict[str, Callable[[], None]] = {
+            ONE: lambda: score(halves, 1),
+            TWO: lambda: score(halves, 2),
+            HALF: lambda: score(halves[:1], 1),
+            HALVES: at_once,
+        }
+        found: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
         for _ in range(rounds):
-            for workers in WORKERS:
-                before = _processor_seconds()
-                scored = tinycomp.score(saved, folder / "rows.parquet", folder / "out", workers=workers, progress=False)
-                assert scored.rows == count
-                rates[str(workers)].append(count / scored.seconds)
-                processor[str(workers)].append(_processor_seconds() - before)
+            for way, run in ways.items():
+                found[way].append(_measured(run))
                 shutil.rmtree(folder / "out")
-    return {"model": model.stem, "rows": count, "rows_per_second": rates, "processor_seconds": processor}
+    return {"model": model.stem, "rows": count, "seconds": found}
 
 
-def _processor_seconds() -> float:
-    """What the processes that have ended used: other than rates, it hardly depends on what else the machine does."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def _measured(run: Callable[[], None]) -> dict[str, float]:
+    """Return how long it takes, and the processor time of this process and of those that it starts.
+
+    Processor time hardly depends on what else the machine does, other than the time that passes.
+    """
+    before, start = _processor_seconds(), time.perf_counter()
+    run()
+    passed, after = time.perf_counter() - start, _processor_seconds()
+    return {"passed": passed, "parent": after[0] - before[0], "workers": after[1] - before[1]}
+
+
+def _processor_seconds() -> tuple[float, float]:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return used[0].ru_utime + used[0].ru_stime, used[1].ru_utime + used[1].ru_stime
 
 
 def table(rows: Iterable[dict[str, Any]]) -> str:
-    """The rows as Markdown: rows per second, and two processes over twice one."""
+    """The rows as Markdown: medians of the rounds."""
     cells = []
     for row in rows:
-        one, two = (row["rows_per_second"][str(workers)] for workers in WORKERS)
-        best, middle = max(two) / max(one) / 2, statistics.median(b / a / 2 for a, b in zip(one, two, strict=True))
-        spent = [min(row["processor_seconds"][str(workers)]) for workers in WORKERS]
+        passed, parent, workers = (
+            {way: [each[what] for each in found] for way, found in row["seconds"].items()}
+            for what in ("passed", "parent", "workers")
+        )
+        scaling = _median_ratio(passed[ONE], passed[TWO]) / 2
+        limit = _median_ratio(passed[ONE], passed[HALVES]) / 2
         cells.append(
             (
-                row["model"], f"{row['rows']:,}", f"{max(one):,.0f}", f"{max(two):,.0f}", f"{middle:.2f} ({best:.2f})",
-                f"{spent[0] / spent[1]:.2f}",
+                row["model"], f"{row['rows']:,}", f"{row['rows'] / min(passed[ONE]):,.0f}",
+                f"{row['rows'] / min(passed[TWO]):,.0f}", f"{scaling:.2f}", f"{limit:.2f}", f"{scaling / limit:.2f}",
+                f"{_median_ratio(passed[HALF], passed[HALVES]):.2f}", f"{min(workers[ONE]) / min(workers[TWO]):.2f}",
+                f"{statistics.median(parent[TWO]):.2f} s",
+                f"{1 - _median_ratio(workers[TWO], passed[TWO]) / 2:.0%}",
             )
         )  # fmt: skip
-    head = ["model", "rows", "one process, rows/s", "two, rows/s", "two / twice one, median of rounds (best rounds)"]
-    head.append("processor time, one / two")
+    head = [
+        "model", "rows", "one process, rows/s", "two, rows/s", "two / twice one", "limit: two runs apart / twice one",
+        "of the limit", "machine: half alone / beside another", "processor time, one / two", "parent's processor time",
+        "idle, of two cores",
+    ]  # fmt: skip
     return page.table(head, cells)
+
+
+def _median_ratio(above: Iterable[float], below: Iterable[float]) -> float:
+    return statistics.median(a / b for a, b in zip(above, below, strict=True))
 
 
 def main(arguments: Iterable[str] | None = None) -> int:

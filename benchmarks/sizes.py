@@ -196,6 +196,10 @@ class Contestant:
         return found
 
 
+_DETAILS = ("symbolic / specialised", "programs", "growth, MB")
+"""Columns that the page about performance leaves out."""
+
+
 def programs() -> int:
     """How many native programs of ours this process holds."""
     native = sys.modules.get("tinycomp.runtime.native.executor")
@@ -212,17 +216,24 @@ def ratio(row: Mapping[str, Any], peer: str, kind: str, figure: str = "median") 
 
 def heading(engines: Sequence[str]) -> str:
     """The first two lines of the Markdown table."""
+    return page.heading(_names(engines))
+
+
+def _names(engines: Sequence[str]) -> list[str]:
     peers = [engine for engine in engines if engine != OURS]
     ours = [f"{kind}, ms" for kind in KINDS]
     told = [f"{peer} / ours, {kind}" for peer in peers for kind in KINDS]
-    last = ["new / again", "symbolic / specialised", "programs", "growth, MB", "error"]
-    return page.heading(["model", "threads", "sizes", *ours, *told, *last])
+    return ["model", "threads", "sizes", *ours, *told, "new / again", *_DETAILS, "error"]
 
 
 def line(row: Mapping[str, Any], engines: Sequence[str]) -> str:
     """One line of the Markdown table: figures of medians, those of minima in brackets."""
+    return page.line(_cells(row, engines))
+
+
+def _cells(row: Mapping[str, Any], engines: Sequence[str]) -> list[str]:
     ours = row["engines"].get(OURS, {})
-    cells = [row["model"], row["threads"], row["sizes"]]
+    cells = [row["model"], str(row["threads"]), str(row["sizes"])]
     failed = ours.get("error", "")
     cells += [failed or _both(ours.get(kind), 1e3, 3) for kind in KINDS]
     for peer in engines:
@@ -236,7 +247,7 @@ def line(row: Mapping[str, Any], engines: Sequence[str]) -> str:
     growths = [row["engines"][e]["growth"] / 1e6 for e in engines if "growth" in row["engines"][e]]
     cells.append(", ".join(f"{growth:.0f}" for growth in growths))
     agreement = "" if row["agrees"] else " differs"
-    return page.line([*cells, f"{row['error']:.1e}{agreement}" if "error" in row else ""])
+    return [*cells, f"{row['error']:.1e}{agreement}" if "error" in row else ""]
 
 
 def _ratios(row: Mapping[str, Any], peer: str, kind: str) -> dict[str, float] | None:
@@ -253,6 +264,14 @@ def _both(figures: Mapping[str, float] | None, factor: float = 1.0, digits: int 
 def table(rows: Iterable[Mapping[str, Any]], engines: Sequence[str]) -> str:
     """All lines of the Markdown table."""
     return "\n".join([heading(engines), *(line(row, engines) for row in rows)])
+
+
+def brief(rows: Iterable[Mapping[str, Any]], engines: Sequence[str]) -> str:
+    """The Markdown table of medians alone, without programs, growth and specialised sizes."""
+    head = _names(engines)
+    chosen = [i for i, name in enumerate(head) if name not in _DETAILS]
+    lines = [[cells[i].partition(" (")[0] for i in chosen] for cells in (_cells(row, engines) for row in rows)]
+    return page.table([head[i] for i in chosen], lines)
 
 
 def main(arguments: Iterable[str] | None = None) -> int:

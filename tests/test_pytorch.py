@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
 import tinycomp
-from tinycomp.errors import TinycompWarning
+from tinycomp.errors import TinycompWarning, UnsupportedError
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxscript", reason="PyTorch's ONNX exporter needs onnxscript")
@@ -136,6 +138,37 @@ def test_what_cannot_be_compiled_is_an_error_or_runs_in_pytorch() -> None:
     run, _ = compiled(f, fallback=True)
     with pytest.warns(TinycompWarning, match="a part of the model runs in PyTorch.*linalg_eigh"):
         torch.testing.assert_close(run(x), f(x))
+
+
+class Cache(torch.nn.Module):
+    """A cache in a buffer, of which each call writes one row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("rows", torch.zeros(1, 4, 3))
+        self.last = torch.nn.Linear(3, 3)
+
+    def forward(self, x, position, calls):
+        self.rows.index_copy_(1, position, self.last(x))
+        calls[0].add_(1)
+        return self.rows.sum(1) * calls[0]
+
+
+def test_what_the_graph_writes_to_is_written_to() -> None:
+    model, position = Cache().eval(), torch.tensor([0])
+    plain, counts = copy.deepcopy(model), [torch.zeros(2, 1), torch.zeros(2, 1)]
+    run, made = compiled(model)
+    with torch.no_grad():
+        for step in range(3):
+            x = torch.randn(1, 1, 3)
+            check([run(x, position + step, counts[0])], [plain(x, position + step, counts[1])])
+            check([model.rows, counts[0]], [plain.rows, counts[1]])
+        assert len(made) == 1
+        shared = torch.zeros(1, 1, 3)
+        with pytest.raises(Exception, match=r"arguments share memory, .*; found arguments \d and \d"):
+            run(shared, position, shared[0])
+    with pytest.raises(UnsupportedError, match=r"the model writes to its arguments or buffers.*found rows"):
+        tinycomp.from_torch(model, (x, position, counts[0]))
 
 
 def test_training_is_refused() -> None:

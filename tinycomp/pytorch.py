@@ -6,7 +6,8 @@ and compiles it. Sizes that TorchDynamo has found to change stay open, so that o
 in and come out without being copied, if they are contiguous and on the CPU.
 
 It is for inference: a graph whose result needs gradients is refused. Parameters and buffers become constants of the
-module; a call with others, or with some that have been written to since, compiles them anew.
+module; a call with others, or with some that have been written to since, compiles them anew. Those that the graph
+itself writes to, such as a cache of keys and values, are arguments and results of the module, which writes back.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import itertools
 import logging
+import operator
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
@@ -54,7 +57,8 @@ def from_torch(
         kwargs: Its arguments by name.
 
     Raises:
-        UnsupportedError: If PyTorch cannot export the model, or has no ONNX form of an operator.
+        UnsupportedError: If PyTorch cannot export the model, or has no ONNX form of an operator, or if the model writes
+            to its arguments or buffers, which a graph cannot.
         ModelError: If what it exported is not valid.
 
     Example:
@@ -65,12 +69,12 @@ def from_torch(
         (5, 3)
     """
     if isinstance(model, torch.export.ExportedProgram):
-        return load_graph(_to_onnx(model, dynamic_shapes))
+        return load_graph(_to_onnx(_pure(model), dynamic_shapes))
     arguments = (example_inputs,) if isinstance(example_inputs, torch.Tensor) else tuple(example_inputs)
     training = model.training
     try:
         program = _exported(model.eval(), arguments, dict(kwargs or {}), dynamic_shapes)
-        return load_graph(_to_onnx(program, dynamic_shapes))
+        return load_graph(_to_onnx(_pure(program), dynamic_shapes))
     finally:
         model.train(training)
 
@@ -140,6 +144,7 @@ class _Compiled:
         self._fixed = [i for i, kind in enumerate(kinds) if kind == "constant"]
         self._tensors = [i for i, kind in enumerate(kinds) if kind == "tensor"]
         self._sizes = {i: self._source_of(i) for i, kind in enumerate(kinds) if kind == "size"}
+        self._written: list[int] = []
         self._none = _places_of_none(graph)
         self._modules: dict[tuple[int, ...], tuple[list[torch.Tensor], list[int], Module]] = {}
         self._module(examples)
@@ -147,20 +152,26 @@ class _Compiled:
     def __call__(self, *arguments: Any) -> tuple[Any, ...]:
         """Run on tensors and return tensors, as the graph does."""
         module = self._module(arguments)
+        _refuse_overlaps(arguments, self._written)
         results = module(*[_to_numpy(arguments[i]) for i in self._tensors])
         tensors = [_to_torch(r) for r in (results if isinstance(results, tuple) else (results,))]
+        if self._written:
+            tensors, news = tensors[: -len(self._written)], tensors[-len(self._written) :]
+            with torch.no_grad():
+                for i, new in zip(self._written, news, strict=True):
+                    arguments[i].copy_(new)
         for place in self._none:
             tensors.insert(place, None)
         return tuple(tensors)
 
     def _source_of(self, argument: int) -> tuple[int, int]:
-        """Return the tensor, and its dimension, that a size is read off."""
+        """Return the argument, and its dimension, that a size is read off."""
         size = self._arguments[argument].meta["example_value"]
-        for place, index in enumerate(self._tensors):
+        for index in self._tensors:
             value = self._arguments[index].meta["example_value"]
             for axis, dim in enumerate(value.shape):
                 if isinstance(dim, torch.SymInt) and dim.node.expr == size.node.expr:
-                    return place, axis
+                    return index, axis
         raise UnsupportedError(
             "a number that changes is no size of a tensor", where=f"argument {self._arguments[argument].name}",
             expected="tensors, their sizes, and parameters", found=str(size), hint=_FALLBACK,
@@ -169,15 +180,14 @@ class _Compiled:
     def _module(self, arguments: Sequence[Any]) -> Module:
         """Return the module for the parameters among the arguments, as they are now."""
         fixed = [arguments[i] for i in self._fixed]
-        key = tuple(map(id, fixed))
-        known = self._modules.get(key)
-        versions = [_version(tensor) for tensor in fixed]
-        if known is not None and known[1] == versions:
+        known = self._modules.get(tuple(map(id, fixed)))
+        if known is not None and known[1] == [_version(tensor) for tensor in fixed]:
             return known[2]
         if len(self._modules) >= _MOST_MODULES:
             self._modules.pop(next(iter(self._modules)))
         module = self._compile(arguments)
-        self._modules[key] = fixed, versions, module
+        fixed = [arguments[i] for i in self._fixed]  # those that the graph writes to are no longer among them
+        self._modules[tuple(map(id, fixed))] = fixed, [_version(tensor) for tensor in fixed], module
         return module
 
     def _compile(self, arguments: Sequence[Any]) -> Module:
@@ -186,17 +196,9 @@ class _Compiled:
                 "the result needs gradients, which tinycomp does not compute", where="torch.compile",
                 hint="Call the model under torch.no_grad() or torch.inference_mode().",
             )  # fmt: skip
-        tensors = [arguments[i] for i in self._tensors]
-        fixed = {i: arguments[i].detach() for i in self._fixed}
-        closed = _Closed(self._graph, self._tensors, fixed, self._sizes, self._none)
-        dynamic = tuple(_dynamic(self._arguments[i].meta["example_value"]) for i in self._tensors)
         # TorchDynamo is in the middle of its own tracing, whose sizes this one must not take for its own.
         with torch.no_grad(), torch._guards.tracing(None):
-            exported = _exported(closed, tuple(tensors), {}, (dynamic,))
-            if exported.graph_signature.user_inputs_to_mutate:
-                changed = ", ".join(exported.graph_signature.user_inputs_to_mutate.values())
-                raise UnsupportedError("the graph writes to its arguments", found=changed, hint=_FALLBACK)
-            model = _to_onnx(exported)
+            model = _to_onnx(self._exported(arguments))
         options = self._options
         threads = torch.get_num_threads() if options.threads is None else options.threads
         return compile_graph(
@@ -204,27 +206,51 @@ class _Compiled:
             strict=options.strict, verify=options.verify,
         )  # fmt: skip
 
+    def _exported(self, arguments: Sequence[Any]) -> torch.export.ExportedProgram:
+        """Return the graph as a function without side effects; find out what it writes to."""
+        program = self._as_it_stands(arguments)
+        names = [f"tensors_{place}" for place in range(len(self._tensors))] + [f"fixed{i}" for i in self._fixed]
+        indices = dict(zip(names, (*self._tensors, *self._fixed), strict=True))
+        written = sorted(indices[name] for name in _perhaps_written(program))
+        if not written:
+            return program
+        _refuse_overlaps(arguments, written)
+        self._written = written
+        self._fixed = [i for i in self._fixed if i not in written]
+        self._tensors = sorted({*self._tensors, *written})
+        return self._as_it_stands(arguments)
+
+    def _as_it_stands(self, arguments: Sequence[Any]) -> torch.export.ExportedProgram:
+        fixed = {i: arguments[i].detach() for i in self._fixed}
+        closed = _Closed(self._graph, self._tensors, fixed, self._sizes, self._none, self._written)
+        dynamic = tuple(_dynamic(self._arguments[i].meta["example_value"]) for i in self._tensors)
+        return _exported(closed, tuple(arguments[i] for i in self._tensors), {}, (dynamic,))
+
 
 class _Closed(torch.nn.Module):  # type: ignore[misc]  # known to mypy as Any
-    """A captured graph as a function of its tensors alone: parameters are bound, sizes read off the tensors."""
+    """A captured graph as a function of its tensors alone: parameters are bound, sizes read off the tensors.
+
+    What the graph writes to is copied before, and the copies are results behind its own.
+    """
 
     def __init__(
         self, graph: torch.fx.GraphModule, tensors: Sequence[int], fixed: Mapping[int, torch.Tensor],
-        sizes: Mapping[int, tuple[int, int]], none: Sequence[int],
+        sizes: Mapping[int, tuple[int, int]], none: Sequence[int], written: Sequence[int],
     ) -> None:  # fmt: skip
         super().__init__()
         self._inner, self._places, self._sizes, self._none = graph, [*tensors], dict(sizes), frozenset(none)
         for index, tensor in fixed.items():
             self.register_buffer(f"fixed{index}", tensor, persistent=False)
-        self._fixed = [*fixed]
+        self._fixed, self._written = [*fixed], [*written]
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Call the graph."""
         arguments: dict[int, Any] = dict(zip(self._places, tensors, strict=True))
         arguments |= {i: getattr(self, f"fixed{i}") for i in self._fixed}
-        arguments |= {i: tensors[place].shape[axis] for i, (place, axis) in self._sizes.items()}
+        arguments |= {i: arguments[source].shape[axis] for i, (source, axis) in self._sizes.items()}
+        arguments |= {i: arguments[i].clone() for i in self._written}
         results = self._inner(*[arguments[i] for i in range(len(arguments))])
-        return tuple(r for i, r in enumerate(results) if i not in self._none)
+        return (*(r for i, r in enumerate(results) if i not in self._none), *(arguments[i] for i in self._written))
 
 
 def _kind(node: torch.fx.Node, value: Any) -> str:
@@ -263,6 +289,85 @@ def _dynamic(value: torch.Tensor) -> dict[int, Any]:
 def _version(tensor: torch.Tensor) -> int:
     """Return a number that changes where a tensor is written to; tensors of inference mode do not count."""
     return -1 if tensor.is_inference() else tensor._version
+
+
+def _pure(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Return a program that writes to nothing but its results.
+
+    Raises:
+        UnsupportedError: If it does.
+    """
+    if names := _written_names(program):
+        raise UnsupportedError(
+            "the model writes to its arguments or buffers, which a graph cannot", where="torch.export",
+            found=", ".join(names), hint="Make what it writes an argument and a result of the model.",
+        )  # fmt: skip
+    return program
+
+
+def _perhaps_written(program: torch.export.ExportedProgram) -> set[str]:
+    """Return the buffers and arguments that a program may write to, by their names in its signature.
+
+    Those that it makes views or copies of, as with ``Tensor.to``, count as written to if these are.
+    """
+    roots = (_root(node) for node in _places_of_writes(program.graph))
+    buffers = program.graph_signature.inputs_to_buffers
+    return {buffers.get(root.name, root.name) for root in roots if root.op == "placeholder"}
+
+
+def _written_names(program: torch.export.ExportedProgram) -> list[str]:
+    """Return the buffers and arguments that a program writes to, by their names in its signature."""
+    signature = program.graph_signature
+    if _perhaps_written(program):
+        with _quiet():
+            signature = program.run_decompositions({}).graph_signature  # in which nothing is written in place
+    return [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
+
+
+def _places_of_writes(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
+    """Yield the operands that the operators of an exported graph write to."""
+    for node in graph.nodes:
+        if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+            for argument, value in zip(node.target._schema.arguments, node.args, strict=False):
+                if argument.alias_info is not None and argument.alias_info.is_write:
+                    values = value if isinstance(value, (list, tuple)) else [value]
+                    yield from (each for each in values if isinstance(each, torch.fx.Node))
+
+
+def _root(node: torch.fx.Node) -> torch.fx.Node:
+    """Return the value whose memory a value may lie in, as the schemas of operators have it."""
+    while node.op == "call_function":
+        if isinstance(node.target, torch._ops.OpOverload):
+            pairs = zip(node.target._schema.arguments, node.args, strict=False)
+            source = next((value for argument, value in pairs if argument.alias_info is not None), None)
+        else:
+            source = node.args[0] if node.target is operator.getitem else None
+        if not isinstance(source, torch.fx.Node):
+            break
+        node = source
+    return node
+
+
+def _refuse_overlaps(arguments: Sequence[Any], written: Sequence[int]) -> None:
+    """Refuse arguments that lie in memory which another one of them is written to.
+
+    Raises:
+        UnsupportedError: If there are any.
+    """
+    ranges = {i: _memory_of(value) for i, value in enumerate(arguments) if isinstance(value, torch.Tensor)}
+    for i, j in itertools.product(written, ranges):
+        if i != j and ranges[i][0] < ranges[j][1] and ranges[j][0] < ranges[i][1]:
+            raise UnsupportedError(
+                "arguments share memory, and the graph writes to one of them", where="torch.compile",
+                found=f"arguments {i} and {j}", hint="Hand over a clone() of one of them.",
+            )  # fmt: skip
+
+
+def _memory_of(tensor: torch.Tensor) -> tuple[int, int]:
+    """Return where the elements of a tensor begin and end."""
+    steps = [(size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)]
+    start = tensor.data_ptr()
+    return start, start + (0 if 0 in tensor.shape else (sum(steps) + 1) * tensor.element_size())
 
 
 def _exported(

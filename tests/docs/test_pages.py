@@ -29,7 +29,7 @@ PAGES = {
     "devices.md": 4,
     "dynamic-shapes.md": 3,
     "npu-sim.md": 2,
-    "partitioning.md": 2,
+    "placement.md": 2,
     "target-api.md": 7,
 }
 """Pages that show what their code prints, and how often."""

@@ -1,4 +1,4 @@
-"""The arithmetic of ``docs/quantization.md`` in numpy, as the oracle of tests: composites by its rules, one by one."""
+"""The arithmetic of ``docs/quantised-layers.md`` in numpy, the oracle of tests: composites by its rules, one by one."""
 
 from __future__ import annotations
 

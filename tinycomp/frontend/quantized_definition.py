@@ -2,7 +2,7 @@
 
 The definitions serve where scales, zero points or weights are known only at run time, and where numbers are such that
 few targets have a kernel of their own: integers of part of a byte, small floats, halves, one scale per block. They give
-the same bits as the rules in ``docs/quantization.md``.
+the same bits as the rules in ``docs/quantised-layers.md``.
 """
 
 from __future__ import annotations

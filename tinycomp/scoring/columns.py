@@ -13,7 +13,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tinycomp.errors import FeedError, UnsupportedError
@@ -126,6 +125,8 @@ def lengths(column: pa.Array) -> NDArray[Any] | None:
     """Return how long the list in each row is; None where they have one length by their type, or are none."""
     if not _is_list(column.type) or pa.types.is_fixed_size_list(column.type):
         return None
+    import pyarrow.compute as pc  # not before: every worker would wait for it, and most have no use for it
+
     counted: NDArray[Any] = pc.list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False)
     return counted
 
@@ -171,6 +172,8 @@ def _flattened(spec: TensorSpec, column: pa.Array) -> tuple[pa.Array, list[int]]
         if pa.types.is_fixed_size_list(column.type):
             sizes.append(column.type.list_size)
         else:
+            import pyarrow.compute as pc  # see lengths
+
             found = pc.unique(pc.list_value_length(column)).to_pylist()
             if len(found) > 1:
                 raise FeedError(

@@ -127,6 +127,7 @@ def score(
     pieces = manifest.prepare(folder, module.to_bytes(), options, [file for file, _ in described])
     known = {piece.name: found for piece in pieces if (found := counts(piece.part(os.fspath(folder)))) is not None}
     waiting = [piece for piece in pieces if piece.name not in known]
+    waiting.sort(key=lambda piece: -piece.rows)  # small ones come last, so that the workers end at about one time
     settings = Settings(
         os.fspath(manifest.model_in(folder).resolve()), os.fspath(folder.resolve()), chosen, tuple(kept), batch, threads
     )

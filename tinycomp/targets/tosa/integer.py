@@ -1,6 +1,6 @@
 """What TOSA computes in 8-bit integers: one row for each quantised layer and each operator that moves stored numbers.
 
-Layers are refused where the results would not be those of ``docs/quantization.md`` with TFLite's rounding, to the bit.
+Layers are refused where the results are not those of ``docs/quantised-layers.md`` with TFLite's rounding, to the bit.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ _BYTES = np.arange(256)
 
 
 def _combined(nodes: list[Node] | tuple[Node, ...]) -> tuple[list[Array], list[float], Array, Requantization]:
-    """Return what ``docs/quantization.md`` says of two bytes that are combined.
+    """Return what ``docs/quantised-layers.md`` says of two bytes that are combined.
 
     Returns:
         What each may be without its zero point, the scales, the results without zero point, and how they are stored.

@@ -1,4 +1,4 @@
 """Quantised layers in the QuantizeLinear/DequantizeLinear form, for any target: patterns, checks, reading.
 
-``docs/quantization.md`` defines what a layer computes.
+``docs/quantised-layers.md`` defines what a layer computes.
 """
