@@ -144,6 +144,16 @@ def test_on_the_c_target(case: Case):
     assert_same(case, compile_for(case.model()))
 
 
+@pytest.mark.parametrize(("opset", "operands", "attrs"), [(19, 0, {"axis": 1}), (20, 2, {})])
+def test_an_inverse_transform_is_that_in_double(opset: int, operands: int, attrs: dict[str, Any]):
+    x = np.arange(100, dtype=np.float32).reshape(1, 10, 10, 1) * np.float32([1, 0])
+    case = Case("DFT", [x, None, np.array(1)][: operands + 1], {"inverse": 1, **attrs}, opset=opset)
+    found = results(compile_for(case.model()), case.feeds)[0].astype(np.float64)
+    wanted = np.fft.ifft(x[..., 0].astype(np.float64), axis=1)
+    np.testing.assert_allclose(found[..., 0], wanted.real, rtol=0, atol=3e-6)
+    np.testing.assert_allclose(found[..., 1], wanted.imag, rtol=0, atol=3e-6)
+
+
 @pytest.mark.parametrize(
     ("op", "shapes", "attrs", "symbolic"),
     [

@@ -60,6 +60,7 @@ from tinycomp.runtime.native.processor import default_threads
 from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.regions import arenas
 from tinycomp.runtime.report import Adviser, Report
+from tinycomp.runtime.rows import BORDER
 from tinycomp.symbolic import assuming
 from tinycomp.target import Decline, Placement, Policy, Target, find_all
 from tinycomp.target.options import declared, fits, saved_values
@@ -721,9 +722,10 @@ def _misplaced(node: Node, place: Place, where: str, remarks: Sequence[Remark]) 
 
 def _refuse_fallback(compiler: Compiler, partitioned: Graph) -> None:
     report = make_report(partitioned, partitioned.name, [t.name for t in compiler.targets])
-    if not report.hosts:
+    left = [h for h in report.hosts if h.tier != BORDER]
+    if not left:
         return
-    rows = [f"{h.name} ({h.op}): {h.reasons[0] if h.reasons else 'no reason recorded'}" for h in report.hosts]
+    rows = [f"{h.name} ({h.op}): {h.reasons[0] if h.reasons else 'no reason recorded'}" for h in left]
     raise FallbackError(
         f"{len(rows)} node(s) would run on the host",
         where=partitioned.name,
