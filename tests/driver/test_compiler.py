@@ -105,6 +105,24 @@ def test_strict_lets_the_containers_of_the_caller_be():
     assert [piece.tolist() for piece in found] == [[(-x[0]).tolist()], [(-x[1]).tolist()], x.tolist()]
 
 
+def test_a_map_over_the_pieces_of_a_tensor_leaves_nothing_to_the_host():
+    info = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [helper.make_node("Mul", ["piece", "whole"], ["p"]), helper.make_node("Add", ["p", "t"], ["r"])], "body",
+        [info("piece", TensorProto.FLOAT, ["n", 4]), info("whole", TensorProto.FLOAT, [4])],
+        [info("r", TensorProto.FLOAT, ["n", 4])],
+    )  # fmt: skip
+    nodes = [
+        helper.make_node("SplitToSequence", ["x", "sizes"], ["pieces"], axis=0),
+        helper.make_node("SequenceMap", ["pieces", "t"], ["mapped"], body=body),
+        helper.make_node("ConcatFromSequence", ["mapped"], ["y"], axis=0),
+    ]
+    t = np.float32([1, 2, 3, 4])
+    proto = make_model(nodes, {"x": X, "t": t}, {"sizes": np.array([1, 2])}, ["y"])
+    module = tinycomp.compile(proto, strict=True, verify=True)
+    np.testing.assert_array_equal(module.run({"x": X, "t": t})["y"], X * t + t)
+
+
 def test_a_list_between_nodes_that_compute_stays_on_the_host():
     nodes = [
         helper.make_node("Relu", ["x"], ["a"]),

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.errors import TypeInferenceError
+from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.types import UNKNOWN, OptionalType, TensorType, refine
+from tinycomp.ops.typing import retype
 from tinycomp.passes.edits import bypass, replace_by_constant, take_over, version_of
 from tinycomp.rewrite import rule
 
@@ -18,7 +20,9 @@ _MOST = 1024
 """The longest sequence that is looked into."""
 _AXES_OPERAND = 13
 """From this opset on the axes of Unsqueeze and Squeeze are operands."""
-_READERS = ("SequenceAt", "SequenceLength", "SequenceInsert", "SequenceErase", "ConcatFromSequence")
+_READERS = (
+    "SequenceAt", "SequenceLength", "SequenceInsert", "SequenceErase", "SequenceMap", "ConcatFromSequence",
+)  # fmt: skip
 
 
 def _position(node: Node, index: int, low: int, high: int, default: int) -> int | None:
@@ -200,6 +204,69 @@ def choose_elements(graph: Graph, node: Node) -> bool:
     return True
 
 
+@rule("SequenceMap")
+def map_elements(graph: Graph, node: Node) -> bool:
+    """Put the body in the place of a map over known elements, once for each."""
+    body, own = node.bodies["body"], node.inputs[: len(node.inputs) - node.captures]
+    columns = [_column(value) for value in own]
+    count = len(columns[0] or ())
+    if not 0 < count * max(len(body.nodes), 1) <= _MOST:
+        return False
+    rows: list[list[Value | None]] = []
+    for place in range(count):
+        row: list[Value | None] = []
+        for value, elements in zip(own, columns, strict=True):
+            if elements is None or (elements and len(elements) != count):
+                return False
+            row.append(elements[place] if elements else value)
+        rows.append([*row, *node.inputs[len(own) :]])
+    bodies = [_typed(body, row) for row in rows]
+    known = [each for each in bodies if each is not None]
+    if len(known) != count:
+        return False
+    calls = [
+        graph.add(body.name, row, domain=f"{TINYCOMP}.element", version=1, outputs=len(each.outputs),
+                  types=[v.type for v in each.outputs], bodies={"body": each}, sources=node.sources, at=node)
+        for row, each in zip(rows, known, strict=True)
+    ]  # fmt: skip
+    version = version_of(graph, "SequenceConstruct")
+    renamed = {}
+    for index, result in enumerate(node.outputs):
+        elements = [call.outputs[index] for call in calls]
+        value = graph.add("SequenceConstruct", elements, version=version, sources=node.sources, at=node).output
+        if result.name:
+            value.type = refine(result.type, value.type)
+            graph.replace_uses(result, value)
+            renamed[value] = result.name
+    graph.erase(node)
+    for value, name in renamed.items():
+        graph.rename(value, name)
+    for call in calls:
+        graph.inline(call)
+    return True
+
+
+def _column(value: Value | None) -> list[Value] | None:
+    """Return what a map hands to its body, one element after the other: none of a tensor, which it hands on whole.
+
+    Returns:
+        None where that is not known.
+    """
+    if value is None or value.type == UNKNOWN:
+        return None
+    return [] if isinstance(value.type, TensorType) else _elements(value) or None
+
+
+def _typed(body: Graph, operands: Sequence[Value | None]) -> Graph | None:
+    """Return a copy of a body with the types that follow from operands; None where these do not fit."""
+    copy = body.clone()
+    try:
+        retype(copy, [UNKNOWN if v is None else v.type for v in operands])
+    except TypeInferenceError:
+        return None
+    return copy
+
+
 @rule("OptionalGetElement")
 def get_element(graph: Graph, node: Node) -> bool:
     """Replace the element of what is no optional, or has just become one, by the element."""
@@ -235,5 +302,6 @@ def _is_element(value: Value) -> bool:
 
 
 RULES = (
-    read_element, count_elements, join_elements, split_to_tensors, choose_elements, get_element, has_element,
+    read_element, count_elements, join_elements, split_to_tensors, choose_elements, map_elements, get_element,
+    has_element,
 )  # fmt: skip
