@@ -150,7 +150,7 @@ def compile(  # noqa: A001 - the public name
             dimension is a size, a name, None for unknown, or has bounds that every run is held to: ``(1, 512)``, or
             ``("seq", 1, 512)`` with a name.
         threads: Threads that a run may use; by default what the process's affinity and cgroup allow.
-        strict: Raise if any node is left to the host.
+        strict: Raise if any node is left to the host that does more than handle sequences and optionals of the caller.
         passes: What to run instead of the default pipeline: passes, or a text such as ``"simplify,fold-constants"``.
         dump: A folder to write the graph to after every pass.
         verify: Check structure and numbers after every pass, and every region against the numpy kernels.
