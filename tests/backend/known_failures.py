@@ -24,6 +24,10 @@ _ROUNDED = (
     "the expected values are rounded to half precision after every operator, ours are not: both are within 9e-4 of the "
     "exact ones, and two of 192 are further apart than the 1e-3 that the test allows"
 )
+_NOISE = (
+    "ten of the expected values are 1.9e-7, the rounding of numpy's transform in float32, where the exact ones are 0 "
+    "and ours 3e-15; the test allows 1e-7, and test_definition.py compares with the transform in double"
+)
 
 FAILS = {
     "test_gradient_of_add": _TRAINING,
@@ -53,4 +57,6 @@ EITHER = {
     "test_bernoulli_seed": _DRAW,
     "test_bernoulli_seed_expanded": _DRAW,
     "test_attention_4d_causal_fp16_expanded": _ROUNDED,
+    "test_dft_inverse": _NOISE,
+    "test_dft_inverse_opset19": _NOISE,
 }

@@ -15,6 +15,7 @@ import pytest
 
 import tinycomp
 from examples.c_source_target import TARGET
+from tests.host_only import DOMAIN, NAME
 from tests.models import MISSING, models_folder
 from tinycomp.data import digits_model
 from tinycomp.errors import MemoryLimitError, UnsupportedError
@@ -252,8 +253,8 @@ def test_sizes_without_bounds_are_refused_by_name() -> None:
 
 
 def test_what_has_no_form_in_c_is_refused_by_name() -> None:
-    with pytest.raises(UnsupportedError, match=r"odd \(LpNormalization\): LpNormalization has no form in C"):
-        to_c(parsed("m (double[2, 2] x) => (double[2, 2] y) { [odd] y = LpNormalization(x) }"))
+    with pytest.raises(UnsupportedError, match=r"odd \(tests::HostOnly\): tests::HostOnly has no form in C"):
+        to_c(parsed(f"m (float[2, 2] x) => (float[2, 2] y) {{ [odd] y = {DOMAIN}.{NAME}(x) }}"))
     with pytest.raises(UnsupportedError, match='"x": a dimension has no bound'):
         to_c(parsed("m (float[n] x) => (float[n] y) { y = Exp(x) }"))
 

@@ -61,6 +61,10 @@ CASES = [
     Case("DFT", [reals(2, 6, 2), Const(np.array(9)), Const(np.array(1))], {"inverse": 1, "onesided": 1}, opset=20,
          **CLOSE),
     Case("DFT", [reals(2, 6, 1), np.array(8), Const(np.array(1))], opset=20, **CLOSE),
+    Case("DFT", [reals(2, 10, 2)], {"inverse": 1, "axis": 1}, opset=19, **CLOSE),
+    Case("DFT", [reals(2, 1, 10, 2), None, np.array(-2)], {"inverse": 1}, opset=20, **CLOSE),
+    Case("LpNormalization", [reals(3, 5, 17) * (np.arange(5) != 2)[:, None].astype("f4")], opset=22, **CLOSE),
+    Case("LpNormalization", [reals(3, 5, 17) * (np.arange(17) != 2).astype("f4")], {"axis": -2, "p": 1}, **CLOSE),
     Case("STFT", [reals(2, 50, 1), np.array(7), reals(16)], opset=17, **CLOSE),
     Case("STFT", [reals(1, 50, 2), np.array(5), None, np.array(12)], {"onesided": 0}, opset=17, **CLOSE),
     Case("MelWeightMatrix", [*(np.array(v, np.int32) for v in (6, 64, 8000)), np.array(20, "f4"), np.array(4e3, "f4")],
@@ -138,6 +142,16 @@ def assert_same(case: Case, module: Module) -> None:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_on_the_c_target(case: Case):
     assert_same(case, compile_for(case.model()))
+
+
+@pytest.mark.parametrize(("opset", "operands", "attrs"), [(19, 0, {"axis": 1}), (20, 2, {})])
+def test_an_inverse_transform_is_that_in_double(opset: int, operands: int, attrs: dict[str, Any]):
+    x = np.arange(100, dtype=np.float32).reshape(1, 10, 10, 1) * np.float32([1, 0])
+    case = Case("DFT", [x, None, np.array(1)][: operands + 1], {"inverse": 1, **attrs}, opset=opset)
+    found = results(compile_for(case.model()), case.feeds)[0].astype(np.float64)
+    wanted = np.fft.ifft(x[..., 0].astype(np.float64), axis=1)
+    np.testing.assert_allclose(found[..., 0], wanted.real, rtol=0, atol=3e-6)
+    np.testing.assert_allclose(found[..., 1], wanted.imag, rtol=0, atol=3e-6)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 import tinycomp
+from tests.host_only import DOMAIN, NAME
 from tinycomp.runtime.files import PARTIAL
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,7 +37,7 @@ def model(seed: int = 0, layers: int = 3, rows: int | str = "rows") -> tinycomp.
         weights = (rng.standard_normal((WIDTH, WIDTH)) / 8).astype(np.float32)
         product = graph.add("MatMul", [x, graph.add_const(weights, f"w{number}")]).output
         x = graph.add("Relu", [product]).output
-    graph.set_outputs([graph.add("LpNormalization", [x]).output], ["y"])
+    graph.set_outputs([graph.add(NAME, [x], domain=DOMAIN).output], ["y"])
     return graph
 
 

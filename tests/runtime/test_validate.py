@@ -18,6 +18,7 @@ from onnx import helper
 import tinycomp
 from tests.fuzz.artifact import _packed, _unpacked
 from tests.fuzz.meaning import saved
+from tests.host_only import host_only
 from tests.targets.c.harness import make_model
 from tinycomp.data import digits, digits_model
 from tinycomp.errors import ArtifactError, TinycompError
@@ -42,7 +43,7 @@ def static() -> bytes:
 def mixed() -> bytes:
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["p"], name="product"),
-        helper.make_node("LpNormalization", ["p"], ["y"], name="host"),
+        host_only("p", "y", name="host"),
     ]
     weights = {"w": np.ones((4, 3), np.float32)}
     return tinycomp.compile(make_model(nodes, {"x": X}, weights, ["y"]), threads=1).to_bytes()

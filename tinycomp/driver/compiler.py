@@ -60,6 +60,7 @@ from tinycomp.runtime.native.processor import default_threads
 from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.regions import arenas
 from tinycomp.runtime.report import Adviser, Report
+from tinycomp.runtime.rows import BORDER
 from tinycomp.symbolic import assuming
 from tinycomp.target import Decline, Placement, Policy, Target, find_all
 from tinycomp.target.options import declared, fits, saved_values
@@ -149,7 +150,7 @@ def compile(  # noqa: A001 - the public name
             dimension is a size, a name, None for unknown, or has bounds that every run is held to: ``(1, 512)``, or
             ``("seq", 1, 512)`` with a name.
         threads: Threads that a run may use; by default what the process's affinity and cgroup allow.
-        strict: Raise if any node is left to the host.
+        strict: Raise if any node is left to the host that does more than handle sequences and optionals of the caller.
         passes: What to run instead of the default pipeline: passes, or a text such as ``"simplify,fold-constants"``.
         dump: A folder to write the graph to after every pass.
         verify: Check structure and numbers after every pass, and every region against the numpy kernels.
@@ -721,9 +722,10 @@ def _misplaced(node: Node, place: Place, where: str, remarks: Sequence[Remark]) 
 
 def _refuse_fallback(compiler: Compiler, partitioned: Graph) -> None:
     report = make_report(partitioned, partitioned.name, [t.name for t in compiler.targets])
-    if not report.hosts:
+    left = [h for h in report.hosts if h.tier != BORDER]
+    if not left:
         return
-    rows = [f"{h.name} ({h.op}): {h.reasons[0] if h.reasons else 'no reason recorded'}" for h in report.hosts]
+    rows = [f"{h.name} ({h.op}): {h.reasons[0] if h.reasons else 'no reason recorded'}" for h in left]
     raise FallbackError(
         f"{len(rows)} node(s) would run on the host",
         where=partitioned.name,

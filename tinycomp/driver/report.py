@@ -17,11 +17,21 @@ from tinycomp.passes.legalize import Legalize
 from tinycomp.passes.merge_regions import MINIMUM
 from tinycomp.passes.place_by_cost import ESTIMATE
 from tinycomp.remark import Remark
+from tinycomp.rewrite.traits import at_border
 from tinycomp.runtime.blob import Blob, Figures
 from tinycomp.runtime.diagram import Position
 from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.report import Report
-from tinycomp.runtime.rows import CompositeRow, ConversionRow, HostRow, LayerRow, LayoutRow, RegionRow, ViolationRow
+from tinycomp.runtime.rows import (
+    BORDER,
+    CompositeRow,
+    ConversionRow,
+    HostRow,
+    LayerRow,
+    LayoutRow,
+    RegionRow,
+    ViolationRow,
+)
 from tinycomp.target.policy import macs, sample_bytes
 
 _CONVERSIONS = frozenset({"DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"})
@@ -57,6 +67,7 @@ def make_report(
     conversions: list[ConversionRow] = []
     layouts: list[LayoutRow] = []
     reasons = _reasons(graph, misses)
+    border = at_border(graph)
     for position, node in _outside_regions(graph):
         if node.is_region:
             regions.append(_region_row(node, position, sizes, _figures(node.op, programs)))
@@ -64,7 +75,7 @@ def make_report(
         elif (conversion := conversion_of(node)) is not None:
             layouts.append(LayoutRow(node.sources, node.operand(0).name, *conversion, _bytes(node.outputs, sizes)))
         elif not _is_open_call(node):
-            hosts.append(_host_row(node, position, reasons, sizes))
+            hosts.append(_border_row(node, position) if node in border else _host_row(node, position, reasons, sizes))
             conversions += [_conversion_row(node, "host", sizes)] if _converts(node) else []
     return Report(
         model, tuple(targets), tuple(regions), tuple(hosts), (*notes, *_legalised(graph), *_doubts(graph)), reasons,
@@ -225,6 +236,10 @@ def _host_row(
     )  # the nodes in its bodies have rows of their own
     tier = "numpy" if has_kernel else "reference"
     return HostRow(node.label, node.qualified_op, tier, work, _ranked(remarks), node.sources, position)
+
+
+def _border_row(node: Node, position: Position) -> HostRow:
+    return HostRow(node.label, node.qualified_op, BORDER, 0, (), node.sources, position)
 
 
 def _reasons(graph: Graph, further: Sequence[Remark]) -> dict[str, tuple[Remark, ...]]:

@@ -99,12 +99,6 @@ def _dft(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | No
     if x is None or not x.rank or x.rank < 2:
         return None
     axis = _axis(node)
-    if (
-        node.attrs.get("inverse", 0)
-        and not node.attrs.get("onesided", 0)
-        and (axis is None or node.version < _AXIS_OPERAND)
-    ):
-        return None
     if axis is not None:
         return _along(body, node, x, length, axis % x.rank)
     given = operands[2]

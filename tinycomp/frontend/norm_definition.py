@@ -92,6 +92,16 @@ def _root(body: Body, x: Value, p: int) -> Value:
     return x if p == 1 else body("Pow", x, body.float32(1 / p))
 
 
+def _lp_norm(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
+    """Divide by the norm along an axis; where that is 0, by infinity, which leaves 0."""
+    x = operands[0]
+    if x is None or not x.rank:
+        return None
+    norm = _length(body, x, [int(node.attrs.get("axis", -1))], int(node.attrs.get("p", 2)))
+    divisor = body("Where", body("Equal", norm, body.float32(0)), body.float32(math.inf), norm)
+    return body("Div", x, divisor)
+
+
 def _global_lp_pool(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
     x = operands[0]
     if x is None or not x.rank or x.rank < 3 or node.attrs.get("p", 2) < 1:
@@ -125,6 +135,7 @@ DEFINITIONS = MappingProxyType({
     "LayerNormalization": Definition(
         _layer_norm, lambda node: is_float32(node) and len(node.used_outputs()) > 1 and bool(node.outputs[0].name)
     ),
+    "LpNormalization": Definition(_lp_norm, is_float32),
     "LpPool": Definition(_lp_pool, is_float32),
     "MeanVarianceNormalization": Definition(_mean_variance_norm, is_float32),
 })  # fmt: skip

@@ -173,8 +173,9 @@ class _Folder:
         condition = node.inputs[0] if "then_branch" in node.bodies else None
         if condition is not None and condition.const is not None and condition.const.size == 1:
             self.changed = True
+            users = {user for value in node.outputs for user in value.users}
             nodes = choose_branch(self.graph, node, bool(condition.const.reshape(-1)[0]))
-            self.stale.update(nodes)
+            self.stale.update(nodes, users)  # a branch may say more of its results than both together
             return nodes
         self.changed |= bind_constant_captures(self.graph, node)
         return []

@@ -9,7 +9,7 @@ from typing import Any
 
 from onnx import helper
 
-from tinycomp.ir.graph import TINYCOMP, Node, Value
+from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.proto import schema
 from tinycomp.ir.types import tensor
 from tinycomp.ops import OPS, is_opaque
@@ -80,6 +80,32 @@ def is_structural(node: Node) -> bool:
     if is_barrier(node):
         return True
     return has_trait(node, "structural") and not _drops(node)
+
+
+_HANDLES = frozenset({
+    "Optional", "OptionalGetElement", "OptionalHasElement", "SequenceAt", "SequenceConstruct", "SequenceEmpty",
+    "SequenceErase", "SequenceInsert", "SequenceLength",
+})  # fmt: skip
+"""Operators on sequences and optionals that touch no element of a tensor."""
+
+
+def at_border(graph: Graph) -> set[Node]:
+    """Return the nodes that only take apart what a caller hands in, or put together what a caller gets.
+
+    They handle sequences and optionals, touch no element of a tensor, and stand before all that computes, or behind it.
+    """
+    handles = [node for node in graph.nodes if node.op in _HANDLES and not node.domain]
+    found: set[Node] = set()
+    handed_in = set(graph.inputs)
+    for node in handles:
+        if all(v is None or v.is_const or v in handed_in for v in node.inputs):
+            found.add(node)
+            handed_in |= set(node.outputs)
+    behind: set[Node] = set()
+    for node in reversed(handles):
+        if all(user in behind for v in node.used_outputs() for user in v.users):
+            behind.add(node)
+    return found | behind
 
 
 def looks_through(value: Value, through: frozenset[str] | None) -> bool:

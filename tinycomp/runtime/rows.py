@@ -135,6 +135,10 @@ class RegionRow:
     layer_figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
+BORDER = "border"
+"""The tier of nodes between a caller's containers and tensors, which no target could run."""
+
+
 @dataclass(frozen=True)
 class HostRow:
     """One node that stayed on the host.
@@ -142,7 +146,8 @@ class HostRow:
     Attributes:
         name: Source name.
         op: Operator.
-        tier: ``"numpy"`` or ``"reference"``.
+        tier: ``"numpy"`` or ``"reference"``; or ``"border"`` for one that only takes apart a sequence or an optional
+            that a caller hands in, or puts together one that a caller gets.
         macs: Multiply-accumulate operations of one run.
         reasons: Why it stayed, near misses first.
         sources: Source names of the nodes behind it.

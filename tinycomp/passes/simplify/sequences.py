@@ -9,8 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.types import UNKNOWN, OptionalType, TensorType
+from tinycomp.errors import TypeInferenceError
+from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
+from tinycomp.ir.types import UNKNOWN, OptionalType, TensorType, refine
+from tinycomp.ops.typing import retype
 from tinycomp.passes.edits import bypass, replace_by_constant, take_over, version_of
 from tinycomp.rewrite import rule
 
@@ -18,7 +20,9 @@ _MOST = 1024
 """The longest sequence that is looked into."""
 _AXES_OPERAND = 13
 """From this opset on the axes of Unsqueeze and Squeeze are operands."""
-_READERS = ("SequenceAt", "SequenceLength", "ConcatFromSequence")
+_READERS = (
+    "SequenceAt", "SequenceLength", "SequenceInsert", "SequenceErase", "SequenceMap", "ConcatFromSequence",
+)  # fmt: skip
 
 
 def _position(node: Node, index: int, low: int, high: int, default: int) -> int | None:
@@ -109,20 +113,24 @@ def _axis_changed(graph: Graph, at: Node, op: str, value: Value, axis: int) -> V
 def split_to_tensors(graph: Graph, node: Node) -> bool:
     """Replace a split into a sequence, of which only elements are read, by one into tensors."""
     x, given = node.operand(0), node.optional_operand(1)
-    if graph.is_output(node.output) or any(user.op not in _READERS or user.domain for user in node.output.users):
-        return False
-    sizes = _sizes(node, x, given)
-    if not sizes or len(sizes) > _MOST:
+    if any(user.op not in _READERS or user.domain for user in node.output.users):
         return False
     axis = int(node.attrs.get("axis", 0))
     version = version_of(graph, "Split")
-    if version < _AXES_OPERAND:
-        split = graph.add("Split", [x], {"axis": axis, "split": sizes}, version=version, sources=node.sources,
-                          outputs=len(sizes), at=node)  # fmt: skip
+    sizes, count = _sizes(node, x, given), _given_sizes(given)
+    if sizes and len(sizes) <= _MOST:
+        if version < _AXES_OPERAND:
+            split = graph.add("Split", [x], {"axis": axis, "split": sizes}, version=version, sources=node.sources,
+                              outputs=len(sizes), at=node)  # fmt: skip
+        else:
+            lengths = graph.add_const(np.array(sizes, np.int64), "split")
+            split = graph.add("Split", [x, lengths], {"axis": axis}, version=version, sources=node.sources,
+                              outputs=len(sizes), at=node)  # fmt: skip
+    elif 0 < count <= _MOST and version >= _AXES_OPERAND and x.rank is not None:
+        split = graph.add("Split", [x, given], {"axis": axis}, version=version, sources=node.sources, outputs=count,
+                          at=node)  # fmt: skip
     else:
-        lengths = graph.add_const(np.array(sizes, np.int64), "split")
-        split = graph.add("Split", [x, lengths], {"axis": axis}, version=version, sources=node.sources,
-                          outputs=len(sizes), at=node)  # fmt: skip
+        return False
     pieces = list(split.outputs)
     if given is None and not node.attrs.get("keepdims", 1):
         pieces = [_axis_changed(graph, node, "Squeeze", piece, axis) for piece in pieces]
@@ -148,6 +156,115 @@ def _sizes(node: Node, x: Value, given: Value | None) -> Sequence[int] | None:
     if step < 1:
         return None
     return [min(step, total - start) for start in range(0, total, step)]
+
+
+def _given_sizes(given: Value | None) -> int:
+    """Return how many sizes a run gives; 0 where that is not known, or they are known themselves."""
+    shape = None if given is None or given.is_const or given.dtype != "int64" else given.static_shape
+    return shape[0] if shape is not None and len(shape) == 1 else 0
+
+
+@rule("If")
+def choose_elements(graph: Graph, node: Node) -> bool:
+    """Let an If choose between the elements of sequences that both branches make, and make the sequence behind it."""
+    branches = [node.bodies[key] for key in ("then_branch", "else_branch")]
+    made: dict[int, list[list[Value]]] = {}
+    for index, result in enumerate(node.outputs):
+        lists = [_elements(body.outputs[index]) for body in branches]
+        known = [elements for elements in lists if elements]
+        if result.name and len(known) == len(lists) and len({*map(len, known)}) == 1:
+            made[index] = known
+    if not made:
+        return False
+    for number, body in enumerate(branches):
+        chosen = [made[i][number] if i in made else [v] for i, v in enumerate(body.outputs)]
+        body.set_outputs(
+            [v for elements in chosen for v in elements],
+            [f"{name}_{place}" if i in made else name for i, name in enumerate(body.output_names)
+             for place in range(len(chosen[i]))],
+        )  # fmt: skip
+    counts = [len(made[i][0]) if i in made else 1 for i in range(len(node.outputs))]
+    bodies, node.bodies = node.bodies, {}
+    new = graph.add("If", node.inputs, node.attrs, version=node.version, outputs=sum(counts), bodies=bodies,
+                    captures=node.captures, sources=node.sources, at=node)  # fmt: skip
+    rest, renamed = iter(new.outputs), {}
+    for index, (result, count) in enumerate(zip(node.outputs, counts, strict=True)):
+        elements = [next(rest) for _ in range(count)]
+        value = elements[0]
+        if index in made:
+            version = version_of(graph, "SequenceConstruct")
+            value = graph.add("SequenceConstruct", elements, version=version, sources=node.sources, at=node).output
+        if result.name:
+            value.type = refine(result.type, value.type)
+            graph.replace_uses(result, value)
+            renamed[value] = result.name
+    graph.erase(node)
+    for value, name in renamed.items():
+        graph.rename(value, name)
+    return True
+
+
+@rule("SequenceMap")
+def map_elements(graph: Graph, node: Node) -> bool:
+    """Put the body in the place of a map over known elements, once for each."""
+    body, own = node.bodies["body"], node.inputs[: len(node.inputs) - node.captures]
+    columns = [_column(value) for value in own]
+    count = len(columns[0] or ())
+    if not 0 < count * max(len(body.nodes), 1) <= _MOST:
+        return False
+    rows: list[list[Value | None]] = []
+    for place in range(count):
+        row: list[Value | None] = []
+        for value, elements in zip(own, columns, strict=True):
+            if elements is None or (elements and len(elements) != count):
+                return False
+            row.append(elements[place] if elements else value)
+        rows.append([*row, *node.inputs[len(own) :]])
+    bodies = [_typed(body, row) for row in rows]
+    known = [each for each in bodies if each is not None]
+    if len(known) != count:
+        return False
+    calls = [
+        graph.add(body.name, row, domain=f"{TINYCOMP}.element", version=1, outputs=len(each.outputs),
+                  types=[v.type for v in each.outputs], bodies={"body": each}, sources=node.sources, at=node)
+        for row, each in zip(rows, known, strict=True)
+    ]  # fmt: skip
+    version = version_of(graph, "SequenceConstruct")
+    renamed = {}
+    for index, result in enumerate(node.outputs):
+        elements = [call.outputs[index] for call in calls]
+        value = graph.add("SequenceConstruct", elements, version=version, sources=node.sources, at=node).output
+        if result.name:
+            value.type = refine(result.type, value.type)
+            graph.replace_uses(result, value)
+            renamed[value] = result.name
+    graph.erase(node)
+    for value, name in renamed.items():
+        graph.rename(value, name)
+    for call in calls:
+        graph.inline(call)
+    return True
+
+
+def _column(value: Value | None) -> list[Value] | None:
+    """Return what a map hands to its body, one element after the other: none of a tensor, which it hands on whole.
+
+    Returns:
+        None where that is not known.
+    """
+    if value is None or value.type == UNKNOWN:
+        return None
+    return [] if isinstance(value.type, TensorType) else _elements(value) or None
+
+
+def _typed(body: Graph, operands: Sequence[Value | None]) -> Graph | None:
+    """Return a copy of a body with the types that follow from operands; None where these do not fit."""
+    copy = body.clone()
+    try:
+        retype(copy, [UNKNOWN if v is None else v.type for v in operands])
+    except TypeInferenceError:
+        return None
+    return copy
 
 
 @rule("OptionalGetElement")
@@ -184,4 +301,7 @@ def _is_element(value: Value) -> bool:
     )
 
 
-RULES = (read_element, count_elements, join_elements, split_to_tensors, get_element, has_element)
+RULES = (
+    read_element, count_elements, join_elements, split_to_tensors, choose_elements, map_elements, get_element,
+    has_element,
+)  # fmt: skip

@@ -123,7 +123,6 @@ REFUSED: list[tuple[Case, str]] = [
         ),
         "reduction add of float16",
     ),
-    (Case("LpNormalization", [floats(2, 2)]), "no rule for LpNormalization"),
 ]
 
 
