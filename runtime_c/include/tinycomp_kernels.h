@@ -690,14 +690,16 @@ typedef struct tc_qbinary_params {
 
 /* qsoftmax: softmax along the axis of uint8 x[outer, axis, inner] in integers, with sums that wrap around in 32 bits:
  *   power   = powers[the greatest x of the line - x], of 0 or more, and sum is the sum of the powers of the line,
- *   scaled  = sum * 2^left with its highest bit in place 30, t = (scaled - 3 * 2^29 + 2^13) >> 14, 32767 at most,
- *   inverse = inverses[(t + 2^15) >> 7] * 2^7, and (t + 2^15) % 2^7 times what the next entry is more,
+ *   scaled  = sum * 2^left with its highest bit in place 30,
+ *   guess   = 2^14 * inverses[min((scaled - 2^30 + 2^21) >> 22, 255)],
+ *   inverse = ((2^30 - ((scaled * guess + 2^22) >> 23)) * guess + half) >> inverse_shift, a step of Newton's method,
  *   share   = (power * (inverse * 2^left) + 2^21) >> 22,
  *   y       = clamp(round(share * multiplier / 2^31 * 2^shift) + y_zero_point, low, high), rounded by the rule
  *             FIXED_POINT, for shares below 2^31.
- * Operands: y, x, powers (constant, int32 [256]), inverses (constant, int16 [513]). */
+ * Operands: y, x, powers (constant, int32 [256]), inverses (constant, uint8 [256]). */
 typedef struct tc_qsoftmax_params {
   int64_t outer, axis, inner;
+  int64_t inverse_shift;     /* 29 to 50 */
   int64_t multiplier, shift; /* of all shares */
   int64_t y_zero_point, low, high;
 } tc_qsoftmax_params;

@@ -105,19 +105,20 @@ def integer_softmax(body: Graph, x: np.ndarray, requantize: Requantize) -> np.nd
     length = lines.shape[-1]
     unit = min(127 * 32767, (2**31 - 1) // length)
     powers = np.rint(np.exp(-np.float64(dequantizer(core.inputs[0]).inputs[1].const.item()) * np.arange(256)) * unit)
-    greatest = min(32767, (2**31 - 1) >> (38 - unit.bit_length()))
-    entries = [round(greatest * 512 / (512 + i)) for i in range(513)]
+    more = max(22 - unit.bit_length(), 0)
     shares = np.zeros(lines.shape, np.int64)
     for at in np.ndindex(lines.shape[:-1]):
         own = [int(powers[d]) for d in lines[at].max() - lines[at]]
         left = 31 - sum(own).bit_length()
         assert left >= 0
-        place = min(((sum(own) << left) - 3 * 2**29 + 2**13) >> 14, 32767) + 32768
-        whole, part = divmod(place, 128)
-        inverse = (entries[whole] * (128 - part) + entries[whole + 1] * part) << left
+        scaled = sum(own) << left
+        place = min((scaled - 2**30 + 2**21) >> 22, 255)
+        guess = min(round(256 * 256 / (256 + place)), 255) << 14
+        rest = 2**30 - ((scaled * guess + 2**22) >> 23)
+        inverse = ((rest * guess + 2 ** (28 + more)) >> (29 + more)) << left
         assert inverse < 2**31
         shares[at] = [(p * inverse + 2**21) >> 22 for p in own]
-    step = np.full((1,) * x.ndim, 1 / (greatest * 2.0**15))
+    step = np.full((1,) * x.ndim, 2.0 ** (more - 30))
     return requantize(np.moveaxis(shares, -1, axis), step, last)
 
 

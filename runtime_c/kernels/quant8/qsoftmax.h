@@ -8,7 +8,7 @@
 
 enum { QSOFTMAX_Y, QSOFTMAX_X, QSOFTMAX_POWERS, QSOFTMAX_INVERSES };
 
-enum { QSOFTMAX_VALUES = 256, QSOFTMAX_INVERSE = 513, QSOFTMAX_PIECE = 256 };
+enum { QSOFTMAX_VALUES = 256, QSOFTMAX_PIECE = 256 };
 
 /* One piece of a line: shares, and results that lie apart in memory. */
 typedef struct qsoftmax_scratch {
@@ -22,11 +22,13 @@ static void TC_NAME(tc_qsoftmax_prepare)(tc_prepare *prepare) {
   TC_REQUIRE(prepare, p->multiplier >= 0 && p->multiplier <= INT32_MAX, "the multiplier %lld is out of range",
              (long long)p->multiplier);
   TC_REQUIRE(prepare, p->shift >= -31 && p->shift <= 31, "the shift %lld is out of range", (long long)p->shift);
+  TC_REQUIRE(prepare, p->inverse_shift >= 29 && p->inverse_shift <= 50, "inverses are shifted by %lld",
+             (long long)p->inverse_shift);
   const int64_t count = TC_PRODUCT(prepare, p->outer, p->axis, p->inner);
   tc_touch(prepare, QSOFTMAX_Y, count, 1);
   tc_touch(prepare, QSOFTMAX_X, count, 1);
   tc_touch(prepare, QSOFTMAX_POWERS, QSOFTMAX_VALUES, sizeof(int32_t));
-  tc_touch(prepare, QSOFTMAX_INVERSES, QSOFTMAX_INVERSE, sizeof(int16_t));
+  tc_touch(prepare, QSOFTMAX_INVERSES, QSOFTMAX_VALUES, 1);
   if (tc_refused(prepare)) {
     return;
   }
@@ -36,17 +38,18 @@ static void TC_NAME(tc_qsoftmax_prepare)(tc_prepare *prepare) {
   prepare->scratch_bytes = sizeof(qsoftmax_scratch);
 }
 
-/* The inverse of a sum, moved to the left as the sum was: about 2^45 times the greatest inverse / sum. */
-static uint32_t qsoftmax_inverse(uint32_t sum, const int16_t *inverses) {
+/* The inverse of a sum, moved to the left as the sum was: about 2^(81 - inverse_shift) / sum. */
+static uint32_t qsoftmax_inverse(const tc_qsoftmax_params *p, uint32_t sum, const uint8_t *inverses) {
   const int zeros = sum ? __builtin_clz(sum) : 1, left = tc_max(zeros, 1) - 1;
-  const int64_t middle = (int64_t)3 << 29, exact = ((int64_t)(sum << left) - middle + (1 << 13)) >> 14;
-  const int32_t at = (int32_t)tc_max(tc_min(exact, INT16_MAX), INT16_MIN) + 32768;
-  const int32_t base = inverses[at >> 7], next = inverses[(at >> 7) + 1];
-  return (uint32_t)(base * 128 + (next - base) * (at & 127)) << left;
+  const uint32_t scaled = sum << left;
+  const int64_t place = ((int64_t)scaled - ((int64_t)1 << 30) + (1 << 21)) >> 22;
+  const int64_t guess = (int64_t)inverses[tc_max(tc_min(place, QSOFTMAX_VALUES - 1), 0)] << 14;
+  const int64_t rest = ((int64_t)1 << 30) - ((scaled * guess + (1 << 22)) >> 23);
+  return (uint32_t)((rest * guess + ((int64_t)1 << (p->inverse_shift - 1))) >> p->inverse_shift) << left;
 }
 
 static void qsoftmax_line(const tc_qsoftmax_params *p, uint8_t *y, const uint8_t *x, const uint32_t *powers,
-                          const int16_t *inverses, qsoftmax_scratch *scratch) {
+                          const uint8_t *inverses, qsoftmax_scratch *scratch) {
   const int64_t step = p->inner;
   uint8_t greatest = 0;
   for (int64_t i = 0; i < p->axis; i++) {
@@ -56,7 +59,7 @@ static void qsoftmax_line(const tc_qsoftmax_params *p, uint8_t *y, const uint8_t
   for (int64_t i = 0; i < p->axis; i++) {
     sum += powers[greatest - x[i * step]];
   }
-  const uint64_t inverse = qsoftmax_inverse(sum, inverses);
+  const uint64_t inverse = qsoftmax_inverse(p, sum, inverses);
   const tc_vi multiplier = tc_vi_set1((int32_t)p->multiplier), zero = tc_vi_set1((int32_t)p->y_zero_point);
   const tc_vi left = tc_vi_set1((int32_t)tc_max(p->shift, 0)), right = tc_vi_set1((int32_t)tc_max(-p->shift, 0));
   const tc_vi lowest = tc_vi_set1((int32_t)(p->low - p->y_zero_point));

@@ -181,6 +181,11 @@ class Emitter:
             else tensor
         )
 
+    def multiply(self, a: Tensor, b: Tensor, shift: int = 0) -> Tensor:
+        """Emit a MUL, whose products of int32 are shifted to the right."""
+        shape = np.broadcast_shapes(a.shape, b.shape)
+        return self.add("MUL", [a, b, self.point(shift, "int8")], shape)
+
     def table(self, tensor: Tensor, entries: Array, dtype: str = "") -> Tensor:
         """Emit a TABLE, whose entries have the dtype of its operand."""
         return self.add("TABLE", [tensor, self.program.const(entries.astype(tensor.dtype))], tensor.shape, dtype)

@@ -60,6 +60,7 @@ def qsoftmax(emit: Emitter, node: Node) -> None:
         "outer": product(shape[: layer.axis]),
         "axis": shape[layer.axis],
         "inner": product(shape[layer.axis + 1 :]),
+        "inverse_shift": layer.inverse_shift,
         **_requantized(layer.ratio, layer.to),
     }
     tables = emit.constant(layer.powers), emit.constant(layer.inverses)

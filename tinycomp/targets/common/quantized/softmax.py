@@ -1,10 +1,10 @@
-"""Softmax of 8-bit numbers in integers of 32 bits: two tables, one sum, one product.
+"""Softmax of 8-bit numbers in integers of 32 bits: two tables, one sum, three products.
 
 With ``power[i] = rint(exp(-scale * i) * unit)`` for the 256 differences from the greatest number of a line, a share is
-``power / sum``. The sum is moved to the left until its highest bit is the last but one, a table of 513 entries between
-which is interpolated gives its inverse, and the product of power and inverse is requantised as sums are with TFLite's
+``power / sum``. The sum is moved to the left until its highest bit is the last but one, a table of bytes and one step
+of Newton's method give its inverse, and the product of power and inverse is requantised as sums are with TFLite's
 rounding. No more is needed than what NPUs have; the results are within two steps of 1/256 of float32's, and within one
-for lines of up to 2048 numbers.
+for lines of up to 2048 numbers. ``tinycomp_kernels.h`` has the formulas (qsoftmax).
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ LONGEST = 4096
 """How many numbers a line may have: the more, the fewer bits are left to each power."""
 POWER_DIGIT = 127
 """Powers have two digits of this base, of which the first is an int16: so one table of int16 holds them."""
+GUESS_BITS = 14
+"""How far an entry of the table of inverses is moved to the left."""
+GUESS_SHIFT = 23
+"""How far the product of a sum and the guess of its inverse is shifted to the right, after which 2^30 is twice one."""
 SHARE_SHIFT = 22
 """How far the product of a power and an inverse is shifted to the right."""
 _LARGEST = 2**31 - 1
-_LARGEST_ENTRY = 2**15 - 1
-_SEGMENTS = 512
-_INVERSE_BITS = 7
-"""What interpolation adds to the bits of an entry."""
+_INVERSE_SHIFT, _INVERSE_ROOM = 29, 9
+"""How far inverses are shifted, and how far a sum may be moved to the left before that must be more."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class IntegerSoftmax:
 
     Attributes:
         powers: int32 ``[256]``, by how much less a number is than the greatest of its line.
-        inverses: int16 ``[513]``, of sums from 2^30 to 2^31.
+        inverses: uint8 ``[256]``, of sums from 2^30 to 2^31.
+        inverse_shift: How far a product of two guesses is shifted to the right.
         ratio: What a step of a share is worth in steps of the result.
         axis: Along which lines lie.
         to: How the results are stored.
@@ -47,6 +50,7 @@ class IntegerSoftmax:
 
     powers: Array
     inverses: Array
+    inverse_shift: int
     ratio: float
     axis: int
     to: Requantization
@@ -65,13 +69,12 @@ class IntegerSoftmax:
         axis = int(core.attrs.get("axis", -1)) % len(shape)
         length, to = shape[axis], Requantization.read(first(nodes, "QuantizeLinear"))
         assert isinstance(length, int), core
-        unit = min(POWER_DIGIT * _LARGEST_ENTRY, _LARGEST // max(length, 1))
+        unit = min(POWER_DIGIT * (2**15 - 1), _LARGEST // max(length, 1))
         powers = np.rint(np.exp(-scale_of(dequantizer(core.inputs[0])).item() * np.arange(256)) * unit)
-        farthest = 31 - unit.bit_length()  # a sum is as great as the unit at least
-        largest = min(_LARGEST_ENTRY, _LARGEST >> (_INVERSE_BITS + farthest))
-        inverses = np.rint(largest / (1 + np.arange(_SEGMENTS + 1) / _SEGMENTS))
-        ratio = 2.0 ** (SHARE_SHIFT - 30 - _INVERSE_BITS) / (largest * float(to.scale))
-        return cls(powers.astype(np.int32), inverses.astype(np.int16), ratio, axis, to)
+        inverses = np.minimum(np.rint(256 / (1 + np.arange(256) / 256)), 255)
+        more = max(31 - unit.bit_length() - _INVERSE_ROOM, 0)  # a sum is as great as the unit at least
+        ratio = 2.0 ** (more - 30) / float(to.scale)
+        return cls(powers.astype(np.int32), inverses.astype(np.uint8), _INVERSE_SHIFT + more, ratio, axis, to)
 
 
 def has_lines(match: Match) -> Verdict:
