@@ -688,6 +688,37 @@ typedef struct tc_qbinary_params {
   int64_t b_stride0, b_stride1, b_stride2, b_stride3, b_stride4, b_stride5, b_stride6, b_stride7;
 } tc_qbinary_params;
 
+/* qsoftmax: softmax along the axis of uint8 x[outer, axis, inner] in integers, with sums that wrap around in 32 bits:
+ *   power   = powers[the greatest x of the line - x], of 0 or more, and sum is the sum of the powers of the line,
+ *   scaled  = sum * 2^left with its highest bit in place 30,
+ *   guess   = 2^14 * inverses[min((scaled - 2^30 + 2^21) >> 22, 255)],
+ *   inverse = ((2^30 - ((scaled * guess + 2^22) >> 23)) * guess + half) >> inverse_shift, a step of Newton's method,
+ *   share   = (power * (inverse * 2^left) + 2^21) >> 22,
+ *   y       = clamp(round(share * multiplier / 2^31 * 2^shift) + y_zero_point, low, high), rounded by the rule
+ *             FIXED_POINT, for shares below 2^31.
+ * Operands: y, x, powers (constant, int32 [256]), inverses (constant, uint8 [256]). */
+typedef struct tc_qsoftmax_params {
+  int64_t outer, axis, inner;
+  int64_t inverse_shift;     /* 29 to 50 */
+  int64_t multiplier, shift; /* of all shares */
+  int64_t y_zero_point, low, high;
+} tc_qsoftmax_params;
+
+/* qresize2d: linear interpolation of NHWC images of uint8 in integers:
+ *   acc = sum over two lines and two columns of weight of line * weight of column * (x - x_zero_point),
+ *   y   = clamp(round(acc * multiplier / 2^31 * 2^shift) + y_zero_point, low, high) by the rule FIXED_POINT.
+ * A row of the tables has two positions and the weight of the second one; the first one's is what is missing to
+ * line_steps or column_steps, of up to 2^11. Operands: y, x, lines, columns (constant, int32 [out_height, 3] and
+ * [out_width, 3]). */
+typedef struct tc_qresize2d_params {
+  int64_t batch, height, width, channels;
+  int64_t out_height, out_width;
+  int64_t line_steps, column_steps;
+  int64_t x_pixel_stride, y_pixel_stride;
+  int64_t multiplier, shift;
+  int64_t x_zero_point, y_zero_point, low, high;
+} tc_qresize2d_params;
+
 /* qmaxpool2d: NHWC maximum of uint8; 0 for a window in the padding alone. Operands: y, x. */
 typedef struct tc_qmaxpool2d_params {
   int64_t batch, channels;

@@ -72,6 +72,8 @@
 #include "quant8/qlookup.h"
 #include "quant8/qbinary.h"
 #include "quant8/qmaxpool2d.h"
+#include "quant8/qresize2d.h"
+#include "quant8/qsoftmax.h"
 
 #include "resize/resize2d_f32.h"
 #include "resize/resize_scales.h"

@@ -7,17 +7,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import onnx
 
 import tinycomp
 from tests.fuzz.harness import Harness, WrongError
-from tests.fuzz.quantized import case, save
+from tests.fuzz.peers import Results
+from tests.targets.quantized_models import FIXED_POINT_LAYERS, random_model
 from tinycomp.driver.pipeline import optimisation_passes
 from tinycomp.passes.legalize import Legalize
 
 OURS = "c:requantize=fixed_point"
+
+
+def case(seed: int) -> tuple[onnx.ModelProto, Results]:
+    """Return the network of a seed."""
+    return random_model(seed, layers=FIXED_POINT_LAYERS)
 
 
 def check_model(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> Counter[str]:
@@ -37,6 +44,12 @@ def check_model(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> Coun
             raise WrongError(f"TOSA differs in {int((found[name] != right).sum())} numbers of {name}")
     regions = [row for row in module.report().regions if row.target == "tosa"]
     return Counter(equal=1, regions=len(regions), layers=sum(sum(row.composites.values()) for row in regions))
+
+
+def save(seed: int, folder: Path, stem: str) -> None:
+    model, feeds = case(seed)
+    onnx.save(model, folder / f"{stem}.onnx")
+    np.savez(folder / f"{stem}.npz", **feeds)
 
 
 HARNESS = Harness("tosa", lambda seed: check_model(*case(seed)), save)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 
 import numpy as np
 
@@ -78,8 +79,8 @@ def composite(node: Node, operands: list[np.ndarray], requantize: Requantize) ->
     given = dict(zip(body.inputs, operands, strict=True))
     if kind.removesuffix("_real") in ("qconv", "qdense", "qmatmul"):
         return product(body, given, requantize)
-    if kind == "qavgpool":
-        return integer_mean(body, operands[0], requantize)
+    if kind in INTEGER:
+        return INTEGER[kind](body, operands[0], requantize)
     return run(body, operands, requantize)[0]  # the definition, step by step in float32
 
 
@@ -94,6 +95,62 @@ def integer_mean(body: Graph, x: np.ndarray, requantize: Requantize) -> np.ndarr
     sums = convolve(data, np.full((x.shape[1], 1, *window.kernel), 64.0), window, x.shape[1])
     step = np.float64(source.inputs[1].const.item()) / (64 * math.prod(window.kernel))
     return requantize(np.rint(sums).astype(np.int64), np.full((1,) * x.ndim, step), last)
+
+
+def integer_softmax(body: Graph, x: np.ndarray, requantize: Requantize) -> np.ndarray:
+    """Shares of an axis, line by line in Python's integers, which never overflow unseen."""
+    core, last = next(n for n in body.nodes if n.op == "Softmax"), body.outputs[0].producer
+    axis = core.attrs.get("axis", -1)
+    lines = np.moveaxis(x, axis, -1).astype(np.int64)
+    length = lines.shape[-1]
+    unit = min(127 * 32767, (2**31 - 1) // length)
+    powers = np.rint(np.exp(-np.float64(dequantizer(core.inputs[0]).inputs[1].const.item()) * np.arange(256)) * unit)
+    more = max(22 - unit.bit_length(), 0)
+    shares = np.zeros(lines.shape, np.int64)
+    for at in np.ndindex(lines.shape[:-1]):
+        own = [int(powers[d]) for d in lines[at].max() - lines[at]]
+        left = 31 - sum(own).bit_length()
+        assert left >= 0
+        scaled = sum(own) << left
+        place = min((scaled - 2**30 + 2**21) >> 22, 255)
+        guess = min(round(256 * 256 / (256 + place)), 255) << 14
+        rest = 2**30 - ((scaled * guess + 2**22) >> 23)
+        inverse = ((rest * guess + 2 ** (28 + more)) >> (29 + more)) << left
+        assert inverse < 2**31
+        shares[at] = [(p * inverse + 2**21) >> 22 for p in own]
+    step = np.full((1,) * x.ndim, 2.0 ** (more - 30))
+    return requantize(np.moveaxis(shares, -1, axis), step, last)
+
+
+def integer_resize(body: Graph, x: np.ndarray, requantize: Requantize) -> np.ndarray:
+    """Weights of neighbouring pixels as fractions, by ONNX's formulas."""
+    core, last = next(n for n in body.nodes if n.op == "Resize"), body.outputs[0].producer
+    source, mode = dequantizer(core.inputs[0]), core.attrs.get("coordinate_transformation_mode", "half_pixel")
+    sums, parts = x.astype(np.int64) - point(source).item(), 1
+    for axis in (2, 3):
+        size, output = x.shape[axis], core.output.static_shape[axis]
+        scale, places = Fraction(output, size), []
+        for j in range(output):
+            if size == 1:
+                places.append(Fraction(j, output))
+            elif mode == "align_corners":
+                places.append(Fraction(j * (size - 1), max(output - 1, 1)))
+            elif mode == "asymmetric":
+                places.append(j / scale)
+            elif mode == "pytorch_half_pixel" and output == 1:
+                places.append(Fraction(0))
+            else:
+                places.append((j + Fraction(1, 2)) / scale - Fraction(1, 2))
+        common = output if size == 1 else math.lcm(*(p.denominator for p in places))
+        pixels = [math.floor(p) for p in places]
+        weight = np.array([int((p - i) * common) for p, i in zip(places, pixels, strict=True)])
+        spread = [-1 if d == axis else 1 for d in range(4)]
+        a, b = (sums.take(np.clip(np.array(pixels) + i, 0, size - 1), axis) for i in (0, 1))
+        sums, parts = a * (common - weight).reshape(spread) + b * weight.reshape(spread), parts * common
+    return requantize(sums, np.full((1, 1, 1, 1), source.inputs[1].const.item() / parts), last)
+
+
+INTEGER = {"qavgpool": integer_mean, "qsoftmax": integer_softmax, "qresize": integer_resize}
 
 
 def product(body: Graph, given: Mapping[Value, np.ndarray], requantize: Requantize) -> np.ndarray:

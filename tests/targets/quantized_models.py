@@ -258,22 +258,53 @@ def softmax(net: Network) -> None:
 LAYERS: tuple[Callable[[Network], None], ...] = (
     conv, conv, conv, conv, dense, dense, combine, combine, unary, pool, move, join, softmax,
 )  # fmt: skip
+
+
+def shares(net: Network) -> None:
+    """A Softmax along any axis, whose result may have any scale."""
+    x = net.pick(2, 3, 4)
+    if x is not None:
+        y = net.add("Softmax", net.real(x), axis=int(net.rng.integers(-len(x.shape), len(x.shape))))
+        net.store(y, x.shape, 1 / 256 if net.rng.random() < 0.5 else net.scale(0.01))
+
+
+def resize(net: Network) -> None:
+    """A linear Resize to other sizes, by whole scales or by sizes."""
+    x = net.pick(4)
+    if x is None:
+        return
+    mode = str(net.rng.choice(["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"]))
+    sizes = [int(net.rng.choice([n, 2 * n, 3 * n, max(n // 2, 1), n + 3])) for n in x.shape[2:]]
+    shape = (*x.shape[:2], *sizes)
+    if all(m % n == 0 for n, m in zip(x.shape, shape, strict=True)) and net.rng.random() < 0.5:
+        wanted = [net.const(np.array([m // n for n, m in zip(x.shape, shape, strict=True)], np.float32))]
+    else:
+        wanted = ["", net.const(np.array(shape, np.int64))]
+    y = net.add("Resize", net.real(x), "", *wanted, mode="linear", coordinate_transformation_mode=mode)
+    net.store(y, shape, x.scale if net.rng.random() < 0.5 else net.scale(x.scale))
+
+
 INTEGER_LAYERS: tuple[Callable[[Network], None], ...] = (conv, conv, conv, dense, dense, pool)
+FIXED_POINT_LAYERS: tuple[Callable[[Network], None], ...] = (*LAYERS, shares, shares, resize, resize)
+"""With those that ``requantize="fixed_point"`` computes in integers."""
 
 
-def random_model(seed: int, integer_only: bool = False) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+def random_model(
+    seed: int, integer_only: bool = False, layers: tuple[Callable[[Network], None], ...] = LAYERS
+) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     """Return a quantised network and an input, both chosen by ``seed``.
 
     Args:
         seed: Of the random choices.
         integer_only: Whether to keep to layers that onnxruntime computes in integers by the same rule.
+        layers: What to choose from otherwise.
     """
     rng = np.random.default_rng(seed)
     net = Network(rng, str(rng.choice(["int8", "uint8"])), integer_only)
     images = rng.random() < 0.75
     shape = (2, int(rng.integers(1, 33)), *(int(n) for n in rng.integers(5, 13, 2))) if images else (3, 40)
     net.values.append(Stored("x", shape, net.scale(0.05), net.point()))
-    layers = INTEGER_LAYERS if integer_only else LAYERS
+    layers = INTEGER_LAYERS if integer_only else layers
     for _ in range(int(rng.integers(2, 9))):
         layers[int(rng.integers(len(layers)))](net)
     while len(net.values) == 1:  # a window that does not fit is chosen again

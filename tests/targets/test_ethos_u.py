@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 import tinycomp
+from tests.quantization.networks import Network
 from tests.targets.test_tosa import place_of_the_greatest
 from tests.targets.tosa_tools import needs_vela
 from tinycomp.data import digits, digits_model
+from tinycomp.driver.pipeline import optimisation_passes
 from tinycomp.errors import OptionError, TargetError
 from tinycomp.ir import Graph, TensorType
+from tinycomp.passes.legalize import Legalize
 from tinycomp.target import find
 from tinycomp.target_api import Decline, partitioned
 from tinycomp.targets.ethos_u import TARGET, vela
@@ -30,8 +35,8 @@ def refusals(accelerator: str, op: str, x: tuple[int, ...], *constants: np.ndarr
     """Return the refusals that name the device, of an operator of int8, between conversions if it computes."""
     graph = Graph("g", opsets={"": 17})
     point, scale = graph.add_const(np.int8(0), "z"), graph.add_const(np.float32(0.05), "s")
-    value = graph.add_input("x", TensorType("int8", x))
-    if op != "Resize":
+    value, computes = graph.add_input("x", TensorType("int8", x)), op != "Resize" or attrs.get("mode") == "linear"
+    if computes:
         value = graph.add("DequantizeLinear", [value, scale, point]).output
     operands = []
     for index, array in enumerate(constants):
@@ -40,7 +45,7 @@ def refusals(accelerator: str, op: str, x: tuple[int, ...], *constants: np.ndarr
             operand = graph.add("DequantizeLinear", [operand, scale, point]).output
         operands.append(operand)
     value = graph.add(op, [value, *operands], attrs, sources=["it"]).output
-    if op != "Resize":
+    if computes:
         value = graph.add("QuantizeLinear", [value, scale, point]).output
     graph.set_outputs([value], ["y"])
     made = partitioned(graph, [TARGET.with_options(accelerator=accelerator)])
@@ -61,8 +66,9 @@ THIRDS = np.array([1, 1, 3, 3], np.float32)
          "moves the windows of single channels by at most 3, got strides [5, 5]"),
         (("Resize", (1, 8, 4, 4), None, THIRDS), NEAREST,
          "repeats pixels 2, 4 or 8 times along both axes, got [3, 3]"),
+        (("Resize", (1, 8, 4, 4), None, THIRDS), {"mode": "linear"}, "repeats pixels, and interpolates none"),
     ],
-    ids=["depthwise", "mean", "resize"],
+    ids=["depthwise", "mean", "resize", "interpolation"],
 )  # fmt: skip
 def test_what_ethos_u55_lacks_has_a_reason(arguments: tuple, attrs: dict, refusal: str):
     assert refusals("ethos-u55-128", *arguments, **attrs) == {f"ethos-u55-128 {refusal}"}
@@ -98,6 +104,26 @@ def test_a_missing_compiler_is_an_error_that_says_what_to_install():
     with pytest.raises(TargetError, match="ethos-u-vela does not run") as error:
         vela.compile_file(np.zeros(8, np.uint8), [], "/nowhere/python")
     assert PYTHON in str(error.value)
+
+
+def attention() -> tuple[onnx.ModelProto, list[np.ndarray]]:
+    """Attention of one head, and data for it."""
+    net = Network(1, 6, 16)
+    q, k, v = (net.op("MatMul", net.x, net.const(16, 16, spread=0.25), name=name) for name in "qkv")
+    scores = net.op("MatMul", q, net.op("Transpose", k, perm=[0, 2, 1]), name="scores")
+    mixed = net.op("MatMul", net.op("Softmax", scores, axis=-1, name="softmax"), v, name="mixed")
+    model = net.done(net.op("MatMul", mixed, net.const(16, 4), name="head"))
+    return model, [np.random.default_rng(seed).standard_normal((1, 6, 16)).astype(np.float32) for seed in range(3)]
+
+
+def enlarged() -> tuple[onnx.ModelProto, list[np.ndarray]]:
+    """An image that is interpolated between two convolutions, and the mean of its lines."""
+    net = Network(1, 3, 8, 6)
+    sizes = net.graph.add_const(np.array([1, 8, 16, 11], np.int64))
+    x = net.op("Resize", net.conv(net.x, 8), None, None, sizes, mode="linear", name="resize")
+    y = net.op("ReduceMean", net.conv(x, 4), axes=[2], keepdims=0, name="mean")
+    model = net.done(net.op("MatMul", y, net.const(11, 5), name="head"))
+    return model, [np.random.default_rng(seed).standard_normal((1, 3, 8, 6)).astype(np.float32) for seed in range(3)]
 
 
 # Vela -----------------------------------------------------------------------------------------------------------------
@@ -152,3 +178,21 @@ def test_mlperf_tiny_compiles_as_one_region(name: str, device: str, models: Path
     assert row.macs == module.report().totals["macs"]["offloaded"]
     assert row.figures["cycles"] > 0
     np.testing.assert_array_equal(module(data), tinycomp.compile(path, chosen[1:])(data))
+
+
+@needs_vela
+@pytest.mark.parametrize(
+    ("build", "device", "layer"),
+    [(attention, DEVICES[0], "softmax"), (attention, DEVICES[1], "softmax"), (enlarged, DEVICES[1], "resize")],
+)
+def test_softmax_and_interpolation_are_part_of_one_region(build: Callable, device: str, layer: str):
+    model, data = build()
+    chosen = [f"ethos_u:accelerator={device}", "c:requantize=fixed_point"]
+    made = tinycomp.quantize(model, data, target=chosen[0])
+    module = tinycomp.compile(made, chosen)
+    (row,) = (row for row in module.report().regions if row.target == "ethos_u")
+    assert row.macs == module.report().totals["macs"]["offloaded"]
+    assert any(layer in name for name in row.layer_figures), row.layer_figures
+    assert module.report().violations() == []
+    legalised = tinycomp.Pipeline([*optimisation_passes(), Legalize("tosa")])(tinycomp.from_onnx(made))
+    np.testing.assert_array_equal(module(data[0]), tinycomp.compile(legalised, chosen[1])(data[0]))

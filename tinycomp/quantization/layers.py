@@ -60,11 +60,13 @@ class Rule:
         kind: See :class:`Kind`.
         operands: How many leading operands are data; None for all.
         accepts: Whether a node of the operator can be quantised; its dtype is looked at apart.
+        asked: Whether one can be where a target has a rule for it, if that is more than ``accepts``.
     """
 
     kind: Kind
     operands: int | None = 1
     accepts: Callable[[Node], bool] = lambda node: True
+    asked: Callable[[Node], bool] | None = None
 
 
 def _is_conv(node: Node) -> bool:
@@ -101,6 +103,10 @@ def _chooses(node: Node) -> bool:
     return str(node.attrs.get("mode", "nearest")) == "nearest"
 
 
+def _chooses_or_interpolates(node: Node) -> bool:
+    return str(node.attrs.get("mode", "nearest")) in ("nearest", "linear")
+
+
 def _gives_no_indices(node: Node) -> bool:
     return len(node.used_outputs()) == 1
 
@@ -119,7 +125,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "MaxPool": Rule(Kind.SAME_SCALE, 1, _gives_no_indices),
         "Concat": Rule(Kind.SAME_SCALE, None),
         "Pad": Rule(Kind.SAME_SCALE, 1, _pads_with_zero),
-        "Resize": Rule(Kind.SAME_SCALE, 1, _chooses),
+        "Resize": Rule(Kind.SAME_SCALE, 1, _chooses, _chooses_or_interpolates),
         "Gather": Rule(Kind.SAME_SCALE, 1, _reads_data),
         **dict.fromkeys((*FUNCTIONS, *_MEANS), Rule(Kind.COMPUTED)),
         **dict.fromkeys(("Add", "Sub", "Mul"), Rule(Kind.COMPUTED, 2)),
@@ -129,15 +135,19 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 """Every operator of ONNX's own domain that can be quantised; all others stay in float."""
 
 
-def rule_of(node: Node) -> Rule | None:
-    """Return what holds for a node, or None if it has to stay in float: other operators, other dtypes, no data."""
+def rule_of(node: Node, asked: bool = False) -> Rule | None:
+    """Return what holds for a node, or None if it has to stay in float: other operators, other dtypes, no data.
+
+    Args:
+        node: The node.
+        asked: Whether a target has a rule for its operator.
+    """
     rule = RULES.get(node.op) if not node.domain else None
     if rule is None or node.bodies or any(v.dtype != "float32" for v in node.used_outputs()):
         return None
     data = node.inputs[: rule.operands]
-    if all(v is None or v.is_const for v in data) or not rule.accepts(node):
-        return None
-    return rule
+    accepts = rule.asked if asked and rule.asked is not None else rule.accepts
+    return None if all(v is None or v.is_const for v in data) or not accepts(node) else rule
 
 
 _ANY = QuantizationRule()
@@ -248,7 +258,7 @@ def find_layers(graph: Graph, rules: Rules | None = None, dtype: str | None = No
     taken: set[Node] = set()
     stored: dict[Value, str] = {}
     for node in graph.nodes:
-        rule = None if node in taken else rule_of(node)
+        rule = None if node in taken else rule_of(node, asked=rules is not None)
         wanted = _ANY if rules is None else rules.get(node.op)
         allowed = [d for d in (dtype, *(wanted.activations if wanted else ())) if d is not None and d in ACTIVATIONS]
         allowed = [d for d in allowed if rules is None or (wanted is not None and d in wanted.activations)]

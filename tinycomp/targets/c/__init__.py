@@ -24,7 +24,8 @@ from tinycomp.targets.common.checks import Verdict, all_of
 FAMILIES = (
     "ops.attention", "quantized.block_products", "ops.cached_attention", "ops.classical",
     "ops.control_flow", "ops.conv",
-    "quantized.conversion", "ops.detection", "quantized.elements", "ops.elementwise", "ops.indexing", "ops.matmul",
+    "quantized.conversion", "ops.detection", "quantized.elements", "ops.elementwise", "quantized.fixed_point",
+    "ops.indexing", "ops.matmul",
     "ops.movement", "ops.ngrams", "ops.norm", "quantized.operators", "ops.pool", "quantized.products", "ops.random",
     "ops.recurrent", "ops.reduction", "ops.resize", "ops.rotary", "ops.sampling", "ops.texts", "ops.trees",
     "quantized.run_time_products", "quantized.weights",

@@ -15,6 +15,7 @@ from tinycomp.targets.c.ops.norm import add_normalisations
 from tinycomp.targets.c.ops.rotary import add_rotary
 from tinycomp.targets.c.quantized.block_products import add_block_products
 from tinycomp.targets.c.quantized.elements import add_elements
+from tinycomp.targets.c.quantized.fixed_point import add_fixed_point
 from tinycomp.targets.c.quantized.products import add_products, add_real_products
 from tinycomp.targets.c.quantized.run_time_products import add_real_run_time_products, add_run_time_products
 from tinycomp.targets.c.quantized.weights import add_quantized_weights
@@ -36,6 +37,7 @@ def add_composites(target: Target) -> None:
     add_rotary(target)
     add_products(target)
     add_run_time_products(target)
+    add_fixed_point(target)
     add_elements(target)
     add_real_products(target)
     add_real_run_time_products(target)

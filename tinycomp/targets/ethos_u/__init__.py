@@ -95,6 +95,8 @@ def _strides_fit(node: Node, accelerator: str) -> Verdict:
 
 def _repeats(node: Node, accelerator: str) -> Verdict:
     before, after = node.operand(0).static_shape, node.output.static_shape
+    if node.op == "Resize" and node.attrs.get("mode", "nearest") != "nearest":
+        return reject(f"{accelerator} repeats pixels, and interpolates none")
     if node.op != "Resize" or before is None or after is None or before[2:] == (1, 1):
         return True
     factors = [a // b for a, b in zip(after[2:], before[2:], strict=True)]

@@ -16,9 +16,10 @@ from tinycomp.errors import UnsupportedError
 from tinycomp.ir.graph import Value
 from tinycomp.ops.numeric import Array, prod
 from tinycomp.ops.spatial import Window
+from tinycomp.targets.common.quantized.interpolation import LinearAxis
 from tinycomp.targets.common.quantized.reading import Requantization
+from tinycomp.targets.common.quantized.rescale import Scale
 from tinycomp.targets.tosa.program import Program, Tensor
-from tinycomp.targets.tosa.rescale import Scale
 
 Order = tuple[int, ...]
 """Which axis of a value each axis of its tensor is."""
@@ -36,6 +37,11 @@ def row_major(rank: int) -> Order:
 def channels_last(rank: int) -> Order:
     """Return the order of images whose channels come last."""
     return (0, *range(2, rank), 1)
+
+
+def last_axis(rank: int, axis: int) -> Order:
+    """Return the order of a tensor whose last axis is this one, as hardware reduces it."""
+    return (*(other for other in range(rank) if other != axis % rank), axis % rank)
 
 
 def shape_of(value: Value) -> tuple[int, ...]:
@@ -166,6 +172,32 @@ class Emitter:
         ends = {f"{end}_val": list(np.array(v, dtype).tobytes()) for end, v in (("min", low), ("max", high))}
         return self.add("CLAMP", [tensor], tensor.shape, **ends, nan_mode="PROPAGATE")
 
+    def plus(self, tensor: Tensor, number: int) -> Tensor:
+        """Emit the addition of one number, if it has an effect."""
+        ones = [1] * len(tensor.shape)
+        return (
+            self.add("ADD", [tensor, self.program.const(np.full(ones, number, tensor.dtype))], tensor.shape)
+            if number
+            else tensor
+        )
+
+    def multiply(self, a: Tensor, b: Tensor, shift: int = 0) -> Tensor:
+        """Emit a MUL, whose products of int32 are shifted to the right."""
+        shape = np.broadcast_shapes(a.shape, b.shape)
+        return self.add("MUL", [a, b, self.point(shift, "int8")], shape)
+
+    def table(self, tensor: Tensor, entries: Array, dtype: str = "") -> Tensor:
+        """Emit a TABLE, whose entries have the dtype of its operand."""
+        return self.add("TABLE", [tensor, self.program.const(entries.astype(tensor.dtype))], tensor.shape, dtype)
+
+    def reduce(self, op: str, tensor: Tensor, axes: Sequence[int]) -> Tensor:
+        """Emit a reduction of one axis after the other, which keep a size of 1."""
+        attributes = {"nan_mode": "PROPAGATE"} if op in ("REDUCE_MAX", "REDUCE_MIN") else {}
+        for axis in axes:
+            shape = [1 if d == axis else size for d, size in enumerate(tensor.shape)]
+            tensor = self.add(op, [tensor], shape, axis=axis, **attributes)
+        return tensor
+
     def rescale(
         self, tensor: Tensor, scale: Scale, before: int = 0, after: int = 0, dtype: str = "int8", unsigned: str = ""
     ) -> Tensor:
@@ -265,6 +297,14 @@ class Emitter:
         attributes = {"kernel": list(window.kernel), "stride": list(window.strides), "pad": pads, "acc_type": acc}
         points = [self.point(point, x.dtype)] * 2
         return self.add("AVG_POOL2D", [x, *points], (x.shape[0], *window.output, x.shape[3]), **attributes)
+
+    def resize(self, x: Tensor, axes: Sequence[LinearAxis], mode: str) -> Tensor:
+        """Emit images of other sizes; those that are interpolated have int32 sums for int8."""
+        scale = [number for axis in axes for number in (axis.numerator, axis.denominator)]
+        numbers = (scale, [axis.offset for axis in axes], [axis.border for axis in axes])
+        shape = (x.shape[0], *(axis.output for axis in axes), x.shape[3])
+        dtype = "int32" if mode == "BILINEAR" and x.dtype == "int8" else x.dtype
+        return self.add("RESIZE", [x, *map(self.program.sizes, numbers)], shape, dtype, mode=mode)
 
     def concat(self, parts: Sequence[Tensor], axis: int) -> Tensor:
         """Emit a CONCAT, if there are several."""

@@ -18,7 +18,8 @@ from tinycomp.rewrite import Match, Remark, ValuePattern, reject
 from tinycomp.target.quantization import QuantizationCheck, QuantizationRule, QuantizedLayer, Rules
 from tinycomp.targets.common.checks import Check, Verdict
 from tinycomp.targets.common.composites import operands_of
-from tinycomp.targets.common.quantized import patterns
+from tinycomp.targets.common.quantized import patterns, rescale
+from tinycomp.targets.common.quantized.interpolation import IntegerResize, interpolates
 from tinycomp.targets.common.quantized.reading import (
     MEAN_WEIGHT,
     PRODUCTS,
@@ -29,11 +30,18 @@ from tinycomp.targets.common.quantized.reading import (
     scale_of,
     zero_point_of,
 )
+from tinycomp.targets.common.quantized.rescale import Scale, ScaledSum
+from tinycomp.targets.common.quantized.softmax import (
+    GUESS_BITS,
+    GUESS_SHIFT,
+    POWER_DIGIT,
+    SHARE_SHIFT,
+    IntegerSoftmax,
+    has_lines,
+)
 from tinycomp.targets.common.quantized.tables import FUNCTIONS, looked_up, one_variable, table_of
-from tinycomp.targets.tosa import rescale
-from tinycomp.targets.tosa.emitter import Emitter, Order, offset_of, row_major, shape_of
+from tinycomp.targets.tosa.emitter import OFFSET, Emitter, Order, last_axis, offset_of, row_major, shape_of
 from tinycomp.targets.tosa.program import Tensor
-from tinycomp.targets.tosa.rescale import Scale, ScaledSum
 
 Emit = Callable[[Emitter, Node], None]
 MatchCheck = Callable[..., Verdict]
@@ -253,9 +261,8 @@ def _emit_binary(emit: Emitter, node: Node) -> None:
     ]
     shift = [emit.point(0, "int8")] if kind == "MUL" else []
     sums = emit.add(kind, [*operands, *shift], shape)
-    if isinstance(found, ScaledSum) and found.offset:
-        offset = emit.program.const(np.full([1] * len(shape), found.offset, np.int32))
-        sums = emit.add("ADD", [sums, offset], shape)
+    if isinstance(found, ScaledSum):
+        sums = emit.plus(sums, found.offset)
     emit.write(node.output, emit.requantize(sums, scale, to), order)
 
 
@@ -273,7 +280,7 @@ def _emit_table(emit: Emitter, node: Node) -> None:
     stored = (table.astype(np.int16) - offset_of(node.output.dtype)).astype(np.int8)
     order = emit.order(x)
     source = emit.read(x, order)
-    emit.write(node.output, emit.add("TABLE", [source, emit.program.const(stored)], source.shape), order)
+    emit.write(node.output, emit.table(source, stored), order)
 
 
 # Pools ----------------------------------------------------------------------------------------------------------------
@@ -285,6 +292,9 @@ def _scale_of_mean(source: Node, to: Requantization, count: int) -> Scale | None
 
 
 def _window_of(pool: Node) -> tuple[Any, ...]:
+    if pool.op == "ReduceMean":
+        sizes = pool.operand(0).static_shape, pool.output.static_shape
+        return (None if None in sizes else prod(sizes[0] or ()) // prod(sizes[1] or ()),)
     return tuple(pool.attrs.get("kernel_shape") or (pool.operand(0).shape or (None, None, None))[2:])
 
 
@@ -303,6 +313,21 @@ def _mean_fits(layer: QuantizedLayer) -> Verdict:
     return scale is not None or reject("sums, or a ratio of scales, leave the range of RESCALE")
 
 
+def _divides_alike(count: int, scale: Scale, low: int, high: int) -> bool:
+    """Tell whether AVG_POOL2D, which divides by ``reciprocal_scale`` of the count, has the results of a scale.
+
+    Args:
+        count: Of the elements of a window.
+        scale: What the sums of weighted elements are multiplied by otherwise.
+        low: The least element, without zero point.
+        high: The greatest.
+    """
+    bits = (count - 1).bit_length()
+    pool = Scale(np.array([(((1 << 30) + 1) << bits) // count], np.int32), np.array([30 + bits], np.int8))
+    sums = np.arange(low * count, high * count + 1, dtype=np.int64)
+    return bool((pool.applied(sums) == scale.applied(MEAN_WEIGHT * sums)).all())
+
+
 def _emit_mean(emit: Emitter, node: Node) -> None:
     """Emit a mean: an AVG_POOL2D where that has the same bits, else a convolution of every channel."""
     nodes = node.body.nodes
@@ -315,7 +340,7 @@ def _emit_mean(emit: Emitter, node: Node) -> None:
     assert scale is not None
     zero_point, less = zero_point_of(source).item(), offset_of(x.dtype)
     low, high = (end - zero_point for end in (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max))
-    if (scale_of(source).item(), zero_point) == (float(to.scale), to.zero_point) and rescale.divides_alike(
+    if (scale_of(source).item(), zero_point) == (float(to.scale), to.zero_point) and _divides_alike(
         count, scale, low, high
     ):
         images, pads = emit.windows(images, window)
@@ -331,8 +356,7 @@ def _emit_arg_max(emit: Emitter, node: Node) -> None:
     """Emit the place of the greatest number, which TOSA counts in int32, along the last axis, as hardware has it."""
     value = next(iter(operands_of(node).values()))
     rank = len(shape_of(value))
-    axis = node.body.nodes[-1].attrs.get("axis", 0) % rank
-    x = emit.read(value, (*(other for other in range(rank) if other != axis), axis))
+    x = emit.read(value, last_axis(rank, node.body.nodes[-1].attrs.get("axis", 0)))
     y = emit.add("ARGMAX", [x], x.shape[:-1], "int32", axis=rank - 1, nan_mode="PROPAGATE")
     emit.write(node.output, emit.reshape(y, shape_of(node.output)))
 
@@ -357,12 +381,91 @@ def emit_max_pool(emit: Emitter, node: Node) -> None:
     emit.write_image(node.output, emit.add("MAX_POOL2D", [x], shape, **attributes))
 
 
+# Softmax and interpolation --------------------------------------------------------------------------------------------
+
+_TO_BYTE = Scale(np.array([1 << 30], np.int32), np.array([52], np.int8))
+"""Makes 8 bits of 30."""
+_PLACES = 256
+"""How far apart in a table the entries of neighbouring bytes are where each has two."""
+_FEW = 1024
+"""Of so many numbers the powers are found sooner in three tables of bytes, which hardware loads in less time."""
+
+
+def _scale_of(layer: IntegerSoftmax | IntegerResize) -> Scale | None:
+    return rescale.by_fixed_point(np.array([layer.ratio]), layer.largest)
+
+
+def _rescales(kind: type[IntegerSoftmax] | type[IntegerResize]) -> MatchCheck:
+    return lambda match: (
+        _scale_of(kind.read(match.matched)) is not None or reject("a ratio of scales leaves the range of RESCALE")
+    )
+
+
+def _emit_softmax(emit: Emitter, node: Node) -> None:
+    """Emit the powers of differences, their sum, its inverse, and the products."""
+    layer, (value,) = IntegerSoftmax.read(node.body.nodes), operands_of(node).values()
+    order = last_axis(len(shape_of(value)), layer.axis)
+    x = emit.read(value, order)
+    axis, line = [len(order) - 1], (*x.shape[:-1], 1)
+    powers = (_powers_by_bytes if prod(x.shape) <= _FEW else _powers_at_once)(emit, x, layer.powers[::-1])
+    total = emit.reduce("REDUCE_SUM", powers, axis)
+    left = emit.plus(emit.add("CLZ", [total], line), -1)
+    scaled = emit.add("LOGICAL_LEFT_SHIFT", [total, left], line)
+    guess = emit.table(emit.rescale(emit.plus(scaled, -3 << 29), _TO_BYTE), layer.inverses.astype(np.int16) - OFFSET)
+    guess = emit.rescale(guess, Scale.whole(1 << GUESS_BITS), -OFFSET, dtype="int32")
+    twice = emit.program.const(np.full([1] * len(line), 1 << 30, np.int32))
+    rest = emit.add("SUB", [twice, emit.multiply(scaled, guess, GUESS_SHIFT)], line)
+    inverse = emit.add("LOGICAL_LEFT_SHIFT", [emit.multiply(rest, guess, layer.inverse_shift), left], line)
+    scale = _scale_of(layer)
+    assert scale is not None
+    emit.write(node.output, emit.requantize(emit.multiply(powers, inverse, SHARE_SHIFT), scale, layer.to), order)
+
+
+def _behind_greatest(emit: Emitter, x: Tensor, factor: int, last: int) -> Tensor:
+    """Emit ``last`` less the multiplied differences from the greatest number of each line, int32."""
+    line = emit.rescale(emit.reduce("REDUCE_MAX", x, [len(x.shape) - 1]), Scale.whole(factor), dtype="int32")
+    return emit.add("SUB", [emit.rescale(x, Scale.whole(factor), dtype="int32"), emit.plus(line, -last)], x.shape)
+
+
+def _powers_at_once(emit: Emitter, x: Tensor, powers: Array) -> Tensor:
+    """Emit a table of int16.
+
+    Between two entries a TABLE counts 128 places. The first one behind an entry has 127 times that entry and once the
+    next, the two digits of a power.
+    """
+    places = _behind_greatest(emit, x, _PLACES, 1 - (1 << 15) + 255 * _PLACES)
+    digits = np.append(np.transpose(np.divmod(powers, POWER_DIGIT)), 0)
+    return emit.table(emit.rescale(places, Scale.whole(1), dtype="int16"), digits, "int32")
+
+
+def _powers_by_bytes(emit: Emitter, x: Tensor, powers: Array) -> Tensor:
+    """Emit a table for each byte of the powers, and add them up."""
+    places = emit.rescale(_behind_greatest(emit, x, 1, 127), Scale.whole(1))
+    parts = [
+        emit.rescale(
+            emit.table(places, (powers >> bits & 255) - OFFSET), Scale.whole(1 << bits), -OFFSET, dtype="int32"
+        )
+        for bits in (0, 8, 16)
+    ]
+    return emit.add("ADD", [emit.add("ADD", parts[:2], x.shape), parts[2]], x.shape)
+
+
+def _emit_resize(emit: Emitter, node: Node) -> None:
+    layer, (value,) = IntegerResize.read(node.body.nodes), operands_of(node).values()
+    sums, scale = emit.resize(emit.image(value), (layer.lines, layer.columns), "BILINEAR"), _scale_of(layer)
+    assert scale is not None
+    sums = emit.plus(sums, -layer.parts * (layer.zero_point - offset_of(value.dtype)))
+    emit.write_image(node.output, emit.requantize(sums, scale, layer.to))
+
+
 LAYERS: dict[str, Layer] = {
     "qconv": Layer(patterns.qconv, (patterns.bias_per_channel, _pads_fit), _emit_product),
     "qdense": Layer(patterns.qdense, (patterns.bias_per_channel,), _emit_product),
     "qmatmul": Layer(patterns.qmatmul, (lambda match: batches_are_equal(match.a, match.b),), _emit_matmul),
     "qbinary": Layer(patterns.qbinary, (lambda match: ranks_are_known(first(match.matched, *_COMBINE)),), _emit_binary),
     "qavgpool": Layer(patterns.qavgpool, (patterns.equal_counts, _window_is_known), _emit_mean),
+    "qsoftmax": Layer(patterns.qsoftmax, (has_lines, _rescales(IntegerSoftmax)), _emit_softmax),
+    "qresize": Layer(patterns.qresize, (interpolates, _rescales(IntegerResize)), _emit_resize),
     "qargmax": Layer(patterns.qargmax, (), _emit_arg_max),
     "qtable": Layer(patterns.qtable, (one_variable,), _emit_table),
 }
@@ -374,9 +477,10 @@ QUANTIZATION: Rules = {
         checks=(QuantizationCheck(_product_fits, "quantise the weight symmetrically, or the result in larger steps"),),
     )),
     **dict.fromkeys(_COMBINE, QuantizationRule(checks=(QuantizationCheck(_factors_exist),))),
-    **dict.fromkeys(("AveragePool", "GlobalAveragePool"), QuantizationRule(
+    **dict.fromkeys(("AveragePool", "GlobalAveragePool", "ReduceMean"), QuantizationRule(
         equal_scales="preferred", checks=(QuantizationCheck(_mean_fits),),
     )),
     **dict.fromkeys(FUNCTIONS, QuantizationRule()),
+    "Softmax": QuantizationRule(fused=()),
 }  # fmt: skip
 """How layers of operators are quantised."""

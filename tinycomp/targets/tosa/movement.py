@@ -8,6 +8,7 @@ from tinycomp.ir.graph import Node, Value
 from tinycomp.rewrite import reject
 from tinycomp.target.quantization import QuantizationRule, Rules
 from tinycomp.targets.common.checks import Verdict, all_of, constant
+from tinycomp.targets.common.quantized.interpolation import LinearAxis
 from tinycomp.targets.common.quantized.reading import constant as array_of
 from tinycomp.targets.tosa.emitter import Emitter, offset_of, shape_of
 from tinycomp.targets.tosa.integer import Rule, common_order, emit_max_pool, max_pool_fits
@@ -112,15 +113,9 @@ def _repeats_whole(node: Node) -> Verdict:
 def _emit_resize(emit: Emitter, node: Node) -> None:
     """Emit a RESIZE whose nearest pixel is the quotient of the place and the factor, rounded down."""
     x = emit.image(node.operand(0))
-    sizes = [shape_of(node.output)[axis] for axis in (2, 3)]
-    factors = [after // before for after, before in zip(sizes, x.shape[1:3], strict=True)]
-    # Places count in halves of a pixel of the result, from the middle of its first one.
-    scale = [number for factor in factors for number in (2 * factor, 2)]
-    offset = [1 - factor for factor in factors]
-    border = [factor - 1 for factor in factors]
-    operands = [x, *(emit.program.sizes(numbers) for numbers in (scale, offset, border))]
-    shape = (x.shape[0], *sizes, x.shape[3])
-    emit.write_image(node.output, emit.add("RESIZE", operands, shape, mode="NEAREST"))
+    sizes = zip(x.shape[1:3], shape_of(node.output)[2:], strict=True)
+    axes = [axis for size in sizes if isinstance(axis := LinearAxis.of(*size, "half_pixel"), LinearAxis)]
+    emit.write_image(node.output, emit.resize(x, axes, "NEAREST"))
 
 
 def _emit_extreme(emit: Emitter, node: Node) -> None:

@@ -23,7 +23,6 @@ _REDUCE = {
     "ReduceMax": "REDUCE_MAX", "ReduceMean": "REDUCE_SUM", "ReduceMin": "REDUCE_MIN", "ReduceProd": "REDUCE_PRODUCT",
     "ReduceSum": "REDUCE_SUM",
 }  # fmt: skip
-_EXTREME = {"nan_mode": "PROPAGATE"}
 
 
 def _emit_unary(emit: Emitter, node: Node) -> None:
@@ -119,27 +118,19 @@ def _axes_of(node: Node) -> list[int]:
 
 def _emit_reduce(emit: Emitter, node: Node) -> None:
     axes, x = _axes_of(node), node.operand(0)
-    y = _reduced(emit, _REDUCE[node.op], emit.read(x), axes)
+    y = emit.reduce(_REDUCE[node.op], emit.read(x), axes)
     if node.op == "ReduceMean":
         share = np.full([1] * len(y.shape), 1 / prod([shape_of(x)[axis] for axis in axes]), np.float32)
         y = _combined(emit, "MUL", y, emit.program.const(share), y.shape)
     emit.write(node.output, emit.reshape(y, shape_of(node.output)))
 
 
-def _reduced(emit: Emitter, op: str, x: Tensor, axes: list[int]) -> Tensor:
-    for axis in axes:
-        shape = [1 if d == axis else size for d, size in enumerate(x.shape)]
-        extreme = _EXTREME if op in ("REDUCE_MAX", "REDUCE_MIN") else {}
-        x = emit.add(op, [x], shape, axis=axis, **extreme)
-    return x
-
-
 def _emit_softmax(emit: Emitter, node: Node) -> None:
     value = node.operand(0)
     x, axis = emit.read(value), node.attrs.get("axis", -1) % len(shape_of(value))
-    shifted = emit.add("SUB", [x, _reduced(emit, "REDUCE_MAX", x, [axis])], x.shape)
+    shifted = emit.add("SUB", [x, emit.reduce("REDUCE_MAX", x, [axis])], x.shape)
     powers = emit.add("EXP", [shifted], x.shape)
-    total = _reduced(emit, "REDUCE_SUM", powers, [axis])
+    total = emit.reduce("REDUCE_SUM", powers, [axis])
     share = emit.add("RECIPROCAL", [total], total.shape)
     emit.write(node.output, _combined(emit, "MUL", powers, share, x.shape))
 

@@ -167,6 +167,17 @@ def qargmax(x: ValuePattern) -> ValuePattern:
     return P.ArgMax(dequantized(x.where(const=False)), select_last_index={0, None})
 
 
+def qsoftmax(x: ValuePattern) -> ValuePattern:
+    """Match the shares of 8-bit values along an axis."""
+    return quantized(P.Softmax(dequantized(x.where(const=False))))
+
+
+def qresize(x: ValuePattern) -> ValuePattern:
+    """Match the linear interpolation of 8-bit images."""
+    data = dequantized(x.where(const=False))
+    return quantized(P.Resize(data, P.const | P.absent, P.const | P.absent, P.const | P.absent, mode="linear"))
+
+
 def qtable(x: ValuePattern) -> ValuePattern:
     """Match a function of the elements of one 8-bit tensor: element-wise operators in a chain, or side by side."""
     real = dequantized(x.where(const=False))

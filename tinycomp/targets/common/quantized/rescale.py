@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinycomp.ops.numeric import Array
-from tinycomp.targets.common.quantized.reading import MEAN_WEIGHT, fixed_point
+from tinycomp.targets.common.quantized.reading import fixed_point
 
 SHIFTS = range(2, 63)
 """What the specification allows."""
@@ -55,21 +55,6 @@ class Scale:
         away = np.where(sums >= 0, 1 << 30, -(1 << 30)) if self.double and shift > _BITS else 0
         scaled: Array = (sums * self.multipliers.astype(np.int64) + (1 << (shift - 1)) + away) >> shift
         return scaled
-
-
-def divides_alike(count: int, scale: Scale, low: int, high: int) -> bool:
-    """Tell whether AVG_POOL2D, which divides by ``reciprocal_scale`` of the count, has the results of a scale.
-
-    Args:
-        count: Of the elements of a window.
-        scale: What the sums of weighted elements are multiplied by otherwise.
-        low: The least element, without zero point.
-        high: The greatest.
-    """
-    bits = (count - 1).bit_length()
-    pool = Scale(np.array([(((1 << 30) + 1) << bits) // count], np.int32), np.array([30 + bits], np.int8))
-    sums = np.arange(low * count, high * count + 1, dtype=np.int64)
-    return bool((pool.applied(sums) == scale.applied(MEAN_WEIGHT * sums)).all())
 
 
 def by_fixed_point(ratios: Array, largest: Array | int) -> Scale | None:

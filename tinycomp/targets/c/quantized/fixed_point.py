@@ -1,0 +1,91 @@
+"""Layers of 8-bit numbers that are computed in integers by the fixed-point rule alone: softmax and linear Resize."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tinycomp.ir.graph import COMPOSITE, Node
+from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.rewrite import Match, reject
+from tinycomp.symbolic import product
+from tinycomp.target import Target
+from tinycomp.targets.c.codegen.emitter import Emitter, Params
+from tinycomp.targets.c.codegen.images import pixels_of, pixels_to
+from tinycomp.targets.c.codegen.rules import LoweringRules, taken
+from tinycomp.targets.c.ops.conv import image
+from tinycomp.targets.c.options import COptions
+from tinycomp.targets.common.checks import Verdict, sized_type
+from tinycomp.targets.common.composites import operands_of
+from tinycomp.targets.common.quantized import patterns
+from tinycomp.targets.common.quantized.interpolation import IntegerResize, interpolates
+from tinycomp.targets.common.quantized.reading import Requantization, fixed_point
+from tinycomp.targets.common.quantized.softmax import IntegerSoftmax, has_lines
+
+FAMILY = LoweringRules()
+_SHIFTS = range(-31, 32)
+
+
+def add_fixed_point(target: Target) -> None:
+    """Add the composites that the option ``requantize="fixed_point"`` brings."""
+    for pattern, check in ((patterns.qsoftmax, has_lines), (patterns.qresize, interpolates)):
+        composite = target.composite(pattern)
+        composite.check(_is_fixed_point)
+        composite.check(check)
+        composite.check(_ratio_fits)
+
+
+def _is_fixed_point(match: Match, options: COptions) -> Verdict:
+    return options.requantize == "fixed_point" or reject("it is computed in float32, as ONNX defines it")
+
+
+def _ratio_fits(match: Match) -> Verdict:
+    kind = IntegerSoftmax if any(node.op == "Softmax" for node in match.matched) else IntegerResize
+    _, shift = fixed_point(np.array([kind.read(match.matched).ratio]))[0]
+    return shift in _SHIFTS or reject("a ratio of scales leaves the range of fixed-point factors")
+
+
+def _requantized(ratio: float, to: Requantization) -> Params:
+    multiplier, shift = fixed_point(np.array([ratio]))[0].tolist()
+    return {
+        "multiplier": multiplier, "shift": shift, "y_zero_point": to.zero_point, "low": to.low, "high": to.high,
+    }  # fmt: skip
+
+
+@FAMILY.lower("c.qsoftmax", check=taken, layout=LayoutRule.ROW_MAJOR, domain=COMPOSITE, unsigned=True)
+def qsoftmax(emit: Emitter, node: Node) -> None:
+    """Emit the shares of lines along an axis."""
+    layer, (x,) = IntegerSoftmax.read(node.body.nodes), operands_of(node).values()
+    _, shape = sized_type(x)
+    params = {
+        "outer": product(shape[: layer.axis]),
+        "axis": shape[layer.axis],
+        "inner": product(shape[layer.axis + 1 :]),
+        "inverse_shift": layer.inverse_shift,
+        **_requantized(layer.ratio, layer.to),
+    }
+    tables = emit.constant(layer.powers), emit.constant(layer.inverses)
+    emit.call("qsoftmax", [emit.view(node.output), emit.view(x), *tables], params, node)
+
+
+@FAMILY.lower("c.qresize", check=taken, layout=LayoutRule.CHANNELS_LAST, domain=COMPOSITE, unsigned=True)
+def qresize(emit: Emitter, node: Node) -> None:
+    """Emit the interpolation of images."""
+    layer, (x,) = IntegerResize.read(node.body.nodes), operands_of(node).values()
+    source, result = image(x), image(node.output)
+    to, of = pixels_to(emit, node.output), pixels_of(emit, x)
+    params = {
+        "batch": source.batch,
+        "height": source.height,
+        "width": source.width,
+        "channels": source.channels,
+        "out_height": result.height,
+        "out_width": result.width,
+        "line_steps": layer.lines.numerator,
+        "column_steps": layer.columns.numerator,
+        "x_pixel_stride": of.stride,
+        "y_pixel_stride": to.stride,
+        "x_zero_point": layer.zero_point,
+        **_requantized(layer.ratio, layer.to),
+    }
+    tables = emit.constant(layer.lines.taps()), emit.constant(layer.columns.taps())
+    emit.call("qresize2d", [to.view, of.view, *tables], params, node)
