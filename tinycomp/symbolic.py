@@ -33,9 +33,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
+
+from tinycomp.dataclass import dataclass
 
 Range = tuple[int, int | None]
 """The least and the greatest value of a symbol; None where there is no greatest."""

@@ -6,9 +6,10 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from tinycomp.dataclass import dataclass
 from tinycomp.driver import blobs
 from tinycomp.driver.devices import DeviceOptions
 from tinycomp.errors import TargetError, UnsupportedError

@@ -29,8 +29,9 @@ The rewrites are passes of their own, a file each, which a target names as data,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.annotate_target import AnnotateTarget
 from tinycomp.passes.base import Pass
