@@ -51,6 +51,11 @@ class DeviceOptions:
             self._sets[target.name] = DeviceSet(target.name, target.open_device, self.picks.get(target.name, (0,)))
         return self._sets[target.name]
 
+    @property
+    def in_use(self) -> bool:
+        """Tell whether anything has asked for the devices of a target."""
+        return bool(self._sets)
+
     def policy_for(self, symbol: str, target: str, sources: Sequence[str]) -> FaultPolicy | None:
         """Return what is done about the faults of a region, if the options say so."""
         names = (symbol, target, *sources)
