@@ -1,4 +1,4 @@
-"""Dataclasses whose methods are compiled late behave as those of the standard library."""
+"""Dataclasses for which nothing is compiled behave as those of the standard library."""
 
 from __future__ import annotations
 

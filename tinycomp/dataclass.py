@@ -1,10 +1,10 @@
-"""Dataclasses that take no time to define: their methods are not compiled until they are called.
+"""Dataclasses that take little time to define: nothing is compiled for a class.
 
 The standard decorator writes and compiles up to seven functions per class, half a millisecond each time a process
 starts, which for all classes of the compiler is longer than a small model takes to compile and run. Here the standard
-library reads the fields, which is quick; ``__init__`` is compiled when the first object is made, and the other methods
-are closures over the names of the fields. :mod:`dataclasses` treats the result as its own: ``fields``, ``replace``,
-``asdict`` and standard dataclasses that inherit from it work as usual.
+library reads the fields, which is quick. An ``__init__`` is compiled for each number of fields and takes on the names
+of those of a class; the other methods are closures over these names. :mod:`dataclasses` treats the result as its own:
+``fields``, ``replace``, ``asdict`` and standard dataclasses that inherit from it work as usual.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import functools
 import operator
 import reprlib
 from collections.abc import Callable
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 __all__ = ["dataclass"]
@@ -55,7 +56,7 @@ def _parameters(frozen: bool, eq: bool, repr_: bool) -> Any:
 
 def _methods(cls: type[Any], frozen: bool, eq: bool, repr_: bool, slots: bool) -> dict[str, Any]:
     fields = dataclasses.fields(cls)
-    methods: dict[str, Any] = {"__init__": _Init(cls, frozen, slots)}
+    methods: dict[str, Any] = {"__init__": _init(cls, frozen, slots)}
     if repr_:
         methods["__repr__"] = _repr(tuple(f.name for f in fields if f.repr))
     if eq:
@@ -69,20 +70,6 @@ def _methods(cls: type[Any], frozen: bool, eq: bool, repr_: bool, slots: bool) -
     return methods
 
 
-class _Init:
-    """An ``__init__`` that puts the compiled function in its place as soon as somebody asks for it."""
-
-    __slots__ = ("_cls", "_frozen", "_slots")
-
-    def __init__(self, cls: type[Any], frozen: bool, slots: bool) -> None:
-        self._cls, self._frozen, self._slots = cls, frozen, slots
-
-    def __get__(self, instance: object, owner: type[Any]) -> Any:
-        function = _compiled_init(self._cls, self._frozen, self._slots)
-        self._cls.__init__ = function
-        return function.__get__(instance, owner)
-
-
 class _NotGiven:
     """The default of a parameter whose field has a factory."""
 
@@ -92,37 +79,65 @@ class _NotGiven:
 
 
 _NOT_GIVEN = _NotGiven()
+_VALUES = {
+    "parameter": "field_{0}",
+    "parameter or made": "make_{0}() if field_{0} is not_given else field_{0}",
+    "made": "make_{0}()",
+    "default": "default_{0}",
+}
+"""Where the value of a field comes from."""
 
 
-def _compiled_init(cls: type[Any], frozen: bool, slots: bool) -> Callable[..., None]:
-    scope: dict[str, Any] = {"_assign_field": object.__setattr__, "_not_given": _NOT_GIVEN, "__name__": cls.__module__}
-    parameters, lines = ["self"], []
-    annotations = {}
-    for field in dataclasses.fields(cls):
-        name, value = field.name, field.name
-        if field.default_factory is not dataclasses.MISSING:
-            scope[f"_make_{name}"] = field.default_factory
-            default, value = "_not_given", f"_make_{name}() if {name} is _not_given else {name}"
-        elif field.default is not dataclasses.MISSING:
-            default = f"_default_{name}"
-            scope[default] = field.default
-        else:
-            default = ""
-        if field.init:
-            parameters.append(f"{name}={default}" if default else name)
-            annotations[name] = field.type
-        elif default == "_not_given":
-            value = f"_make_{name}()"
-        elif default and slots:
-            value = default
-        else:
-            continue
-        lines.append(f"_assign_field(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
-    if hasattr(cls, "__post_init__"):
-        lines.append("self.__post_init__()")
+@functools.cache
+def _template(sources: tuple[str, ...], frozen: bool, post_init: bool) -> CodeType:
+    """Return the code of an ``__init__`` whose fields, and their parameters, are called ``field_0`` and so on.
+
+    Args:
+        sources: Where the value of every field comes from, a key of :data:`_VALUES`.
+        frozen: Whether the fields cannot be assigned to in the usual way.
+        post_init: Whether ``__post_init__`` follows.
+    """
+    parameters = [f"field_{i}" for i, source in enumerate(sources) if source.startswith("parameter")]
+    line = "assign(self, 'field_{0}', {1})" if frozen else "self.field_{0} = {1}"
+    lines = [line.format(i, _VALUES[source].format(i)) for i, source in enumerate(sources)]
+    lines += ["self.__post_init__()"] if post_init else []
+    scope: dict[str, Any] = {}
     body = "\n ".join(lines or ["pass"])
-    exec(f"def __init__({', '.join(parameters)}):\n {body}", scope)
-    function: Callable[..., None] = scope["__init__"]
+    exec(f"def __init__({', '.join(['self', *parameters])}):\n {body}", scope)
+    code: CodeType = scope["__init__"].__code__
+    return code
+
+
+def _init(cls: type[Any], frozen: bool, slots: bool) -> FunctionType:
+    """Return the ``__init__`` of a class: a template with the names of its fields."""
+    scope: dict[str, Any] = {"assign": object.__setattr__, "not_given": _NOT_GIVEN, "__name__": cls.__module__}
+    sources: list[str] = []
+    names: dict[str, str] = {}
+    defaults: list[Any] = []
+    annotations: dict[str, Any] = {}
+    for field in dataclasses.fields(cls):
+        has_factory, has_default = (x is not dataclasses.MISSING for x in (field.default_factory, field.default))
+        if not (field.init or has_factory or (has_default and slots)):
+            continue  # the class has the default, or __post_init__ assigns
+        number = len(sources)
+        names[f"field_{number}"] = field.name
+        scope |= {f"make_{number}": field.default_factory, f"default_{number}": field.default}
+        if field.init:
+            sources.append("parameter or made" if has_factory else "parameter")
+            annotations[field.name] = field.type
+            if has_factory or has_default:
+                defaults.append(_NOT_GIVEN if has_factory else field.default)
+            elif defaults:
+                raise TypeError(f"non-default argument {field.name!r} follows default argument")
+        else:
+            sources.append("made" if has_factory else "default")
+    code = _template(tuple(sources), frozen, hasattr(cls, "__post_init__"))
+    code = code.replace(
+        co_varnames=tuple(names.get(name, name) for name in code.co_varnames),
+        co_names=tuple(names.get(name, name) for name in code.co_names),
+        co_consts=tuple(names.get(const, const) for const in code.co_consts),
+    )
+    function = FunctionType(code, scope, "__init__", tuple(defaults))
     function.__qualname__ = f"{cls.__qualname__}.__init__"
     function.__annotations__ = {**annotations, "return": None}
     return function
