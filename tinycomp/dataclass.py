@@ -41,7 +41,7 @@ else:
         inherits = any(dataclasses.is_dataclass(base) for base in cls.__mro__[1:])  # which must agree on ``frozen``
         read = dataclasses.dataclass(init=False, repr=False, eq=False, frozen=frozen and inherits, slots=slots)
         cls = read(cls)
-        cls.__dataclass_params__ = _parameters(frozen, eq, repr)
+        cls.__dataclass_params__ = _parameters(frozen, eq, repr, slots)
         for name, method in _methods(cls, frozen, eq, repr, slots).items():
             if name not in own:
                 setattr(cls, name, method)
@@ -49,9 +49,10 @@ else:
 
 
 @functools.cache
-def _parameters(frozen: bool, eq: bool, repr_: bool) -> Any:
+def _parameters(frozen: bool, eq: bool, repr_: bool, slots: bool) -> Any:
     """Return what a standard dataclass with these options says of itself."""
-    return dataclasses.make_dataclass("_", (), frozen=frozen, eq=eq, repr=repr_).__dataclass_params__  # type: ignore[attr-defined]
+    without_fields: Any = dataclasses.make_dataclass("_", (), frozen=frozen, eq=eq, repr=repr_, slots=slots)
+    return without_fields.__dataclass_params__
 
 
 def _methods(cls: type[Any], frozen: bool, eq: bool, repr_: bool, slots: bool) -> dict[str, Any]:
