@@ -24,7 +24,7 @@ from benchmarks import corpus
 from benchmarks.machine import describe, machine
 from tinycomp.driver.compiler import Compiler, load_graph, resolve_targets
 from tinycomp.ir.graph import Graph
-from tinycomp.memory.interpreter import gc_paused
+from tinycomp.memory.interpreter import importing
 from tinycomp.runtime.native.executor import Pool
 
 MODELS = ("resnet50", "bert_base", "mobilenet_v2", "gpt2_small", "whisper_encoder")
@@ -89,7 +89,7 @@ def phase_seconds(model: str | Path | bytes) -> dict[str, float]:
     Args:
         model: A path, or the bytes of a file.
     """
-    with gc_paused():
+    with importing():
         return _phase_seconds(model)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tinycomp.memory.interpreter import gc_paused
+from tinycomp.memory.interpreter import importing
 
 if TYPE_CHECKING:
     from tinycomp.driver.compiler import compile  # noqa: A004 - the public name
@@ -88,7 +88,7 @@ def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, attribute = _WHERE[name]
-    with gc_paused():
+    with importing():
         value = getattr(importlib.import_module(module), attribute)
     globals()[name] = value
     return value

@@ -26,6 +26,7 @@ import ml_dtypes
 import numpy as np
 import torch
 
+from tinycomp.dataclass import dataclass
 from tinycomp.driver.compiler import compile as compile_graph
 from tinycomp.driver.compiler import load_graph
 from tinycomp.errors import FeedError, OptionError, TinycompError, TinycompWarning, UnsupportedError
@@ -79,7 +80,7 @@ def from_torch(
         model.train(training)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Options:
     """Hold what ``torch.compile(…, options=…)`` may say to this backend.
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tinycomp
-from tinycomp.memory.interpreter import gc_paused
+from tinycomp.memory.interpreter import importing
 from tinycomp.memory.locks import Lock
 from tinycomp.runtime.regions import BoundedCache
 
@@ -120,7 +120,7 @@ def test_a_pause_of_the_collector_ends_in_a_child():
     began, end = threading.Event(), threading.Event()
 
     def pause() -> None:
-        with gc_paused():
+        with importing():
             began.set()
             end.wait()
 
@@ -130,7 +130,7 @@ def test_a_pause_of_the_collector_ends_in_a_child():
 
     def check() -> None:
         assert gc.isenabled()
-        with gc_paused():
+        with importing():
             assert not gc.isenabled()
         assert gc.isenabled()
 

@@ -11,7 +11,7 @@ import pytest
 import tinycomp
 from tinycomp.data import digits_model
 from tinycomp.ir.graph import Graph
-from tinycomp.memory.interpreter import SWITCH_INTERVAL, compiling, gc_paused
+from tinycomp.memory.interpreter import SWITCH_INTERVAL, compiling, importing
 from tinycomp.passes.base import Pass
 
 
@@ -25,16 +25,16 @@ def _as_before() -> Iterator[None]:
 
 
 def test_the_collector_is_off_inside_and_on_again_behind() -> None:
-    with gc_paused():
+    with importing():
         assert not gc.isenabled()
-        with gc_paused():
+        with importing():
             pass
         assert not gc.isenabled()
     assert gc.isenabled()
 
 
 def test_pauses_may_end_in_any_order() -> None:
-    first, second = gc_paused(), gc_paused()
+    first, second = importing(), importing()
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
@@ -44,14 +44,14 @@ def test_pauses_may_end_in_any_order() -> None:
 
 
 def test_an_error_ends_a_pause() -> None:
-    with pytest.raises(KeyError), gc_paused():
+    with pytest.raises(KeyError), importing():
         raise KeyError
     assert gc.isenabled()
 
 
 def test_a_collector_that_was_off_stays_off() -> None:
     gc.disable()
-    with gc_paused():
+    with importing():
         pass
     assert not gc.isenabled()
 

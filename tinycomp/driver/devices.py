@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from tinycomp.dataclass import dataclass
 from tinycomp.errors import OptionError, did_you_mean
 from tinycomp.runtime.device.instances import DeviceSet
 from tinycomp.runtime.device.interface import Device, FaultPolicy
@@ -49,6 +50,11 @@ class DeviceOptions:
         if target.name not in self._sets:
             self._sets[target.name] = DeviceSet(target.name, target.open_device, self.picks.get(target.name, (0,)))
         return self._sets[target.name]
+
+    @property
+    def in_use(self) -> bool:
+        """Tell whether anything has asked for the devices of a target."""
+        return bool(self._sets)
 
     def policy_for(self, symbol: str, target: str, sources: Sequence[str]) -> FaultPolicy | None:
         """Return what is done about the faults of a region, if the options say so."""

@@ -6,14 +6,16 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
 
+from tinycomp.dataclass import dataclass
 from tinycomp.driver import blobs
 from tinycomp.driver.devices import DeviceOptions
 from tinycomp.errors import TargetError, UnsupportedError
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import Dim, TensorType, Type, bits
+from tinycomp.lazy import LazyModule
 from tinycomp.memory.budget import check_time, current, reserve_bytes
 from tinycomp.memory.constants import Constants, check_files
 from tinycomp.ops import bind, is_opaque
@@ -24,11 +26,8 @@ from tinycomp.passes.independent_rows import batch_of
 from tinycomp.passes.merge_composite import merge_for
 from tinycomp.runtime.blob import Blob, BlobRegion
 from tinycomp.runtime.callable_region import CallableRegion
-from tinycomp.runtime.csource.region import CRegion, Origin
 from tinycomp.runtime.csource.source import CSource
 from tinycomp.runtime.device.interface import DeviceProgram
-from tinycomp.runtime.device.plan import alone, plan_of
-from tinycomp.runtime.device.region import DeviceRegion, follows_from, places_of
 from tinycomp.runtime.native.executor import Pool, Weights
 from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.plan import ABSENT, DISCARD, FIRST_FREE, Plan, Run, Step
@@ -36,6 +35,15 @@ from tinycomp.runtime.regions import Bucketed, NativeRegion, PerShape, settled
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.symbolic import assuming
 from tinycomp.target import Decline, Target
+
+if TYPE_CHECKING:
+    from tinycomp.runtime.csource import region as c_region
+    from tinycomp.runtime.device import plan as device_plan
+    from tinycomp.runtime.device import region as device_region
+else:
+    c_region = LazyModule("tinycomp.runtime.csource.region")
+    device_plan = LazyModule("tinycomp.runtime.device.plan")
+    device_region = LazyModule("tinycomp.runtime.device.region")
 
 Shapes = tuple[tuple[Dim, ...], ...]
 Programs = dict[tuple[str, Shapes], Program | CSource | Blob]
@@ -138,7 +146,7 @@ class Lowering:
             tuple(slots.of[v] for v in graph.inputs),
             tuple(slots.of[v] for v in graph.outputs),
         )
-        return plan_of(plan)
+        return device_plan.plan_of(plan) if self.devices.in_use else plan
 
     def _step(self, node: Node, slots: _Slots, frees: tuple[int, ...]) -> Step:
         reads = tuple(ABSENT if v is None else slots.of[v] for v in node.inputs)
@@ -223,7 +231,9 @@ class Lowering:
             found=type(made).__name__,
         )
 
-    def _on_device(self, made: DeviceProgram | PerShape, node: Node, blob: Blob | None = None) -> DeviceRegion:
+    def _on_device(
+        self, made: DeviceProgram | PerShape, node: Node, blob: Blob | None = None
+    ) -> device_region.DeviceRegion:
         """Return a region that runs on the devices of its target.
 
         Raises:
@@ -236,7 +246,11 @@ class Lowering:
                 "the code generator returned a DeviceProgram, and the target has no devices",
                 where=f"{target.name}, region {node.op}", hint=f"Add a function under @{target.name}.device.",
             )  # fmt: skip
-        unknown = [str(spec) for spec in (*inputs, *outputs) if not follows_from(spec, places_of(inputs))]
+        unknown = [
+            str(spec)
+            for spec in (*inputs, *outputs)
+            if not device_region.follows_from(spec, device_region.places_of(inputs))
+        ]
         if unknown:
             declined = Decline(
                 f"memory of a device is planned before a run, and the sizes are not known of {unknown[0]}"
@@ -246,8 +260,17 @@ class Lowering:
         sources = tuple(dict.fromkeys(s for n in (node, *node.operators()) for s in n.sources))
         faults = self.devices.policy_for(node.op, target.name, sources)
         reference = functools.partial(self._reference, node)
-        return DeviceRegion(
-            made, node.op, sources, inputs, outputs, self.devices.set_of(target), faults, reference, alone, blob
+        return device_region.DeviceRegion(
+            made,
+            node.op,
+            sources,
+            inputs,
+            outputs,
+            self.devices.set_of(target),
+            faults,
+            reference,
+            device_plan.alone,
+            blob,
         )
 
     def _reference(self, node: Node) -> Run:
@@ -286,7 +309,7 @@ class Lowering:
                 found=", ".join(str(v.type) for v in (*body.inputs, *body.outputs) if v.static_shape is None),
                 hint="Describe the target with static_shapes=True: its regions are then built for each set of sizes.",
             )
-        return CRegion(made, *_interface(body), Origin(node.target or "", node.op, str(body)))
+        return c_region.CRegion(made, *_interface(body), c_region.Origin(node.target or "", node.op, str(body)))
 
     def _target(self, node: Node) -> Target:
         target = self.targets.get(node.target or "")

@@ -12,10 +12,10 @@ import re
 import time
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import tinycomp.passes
+from tinycomp.dataclass import dataclass
 from tinycomp.errors import PatternError, TinycompError, did_you_mean
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.verify import verify
@@ -133,8 +133,8 @@ class Pipeline:
 @functools.cache
 def pass_types() -> Mapping[str, type[Pass]]:
     """Return every pass class by its command-line name: what the files of ``tinycomp.passes`` define."""
-    for info in pkgutil.iter_modules(tinycomp.passes.__path__):
-        importlib.import_module(f"{tinycomp.passes.__name__}.{info.name}")
+    for info in pkgutil.walk_packages(tinycomp.passes.__path__, f"{tinycomp.passes.__name__}."):
+        importlib.import_module(info.name)
     kinds = {}
     waiting = list(Pass.__subclasses__())
     while waiting:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tinycomp.dataclass import dataclass
 from tinycomp.export_c.memory import MemoryMap
 from tinycomp.runtime.csource.source import CSource
 from tinycomp.runtime.spec import TensorSpec

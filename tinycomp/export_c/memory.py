@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from tinycomp.dataclass import dataclass
 from tinycomp.memory.planner import Lifetime, plan_tied
 
 

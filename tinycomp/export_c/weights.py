@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from tinycomp.dataclass import dataclass
 from tinycomp.export_c.processors import Processor
 
 Numbers = tuple[int, int, int, int, int]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from onnx import defs
 
+from tinycomp.dataclass import dataclass
 from tinycomp.errors import ModelError
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.proto import NUMBER_BY_DTYPE

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from tinycomp.dataclass import dataclass
 from tinycomp.errors import GenerationError
 
 

@@ -3,8 +3,9 @@
 A :class:`Graph` is connected by ``node.inputs``, the truth, and by the producer and the users that every value knows.
 Only :meth:`Graph.add`, :meth:`Graph.erase`, :meth:`Graph.replace_uses`, :meth:`Graph.set_input`, :meth:`Graph.outline`
 and :meth:`Graph.inline` touch them, and :func:`tinycomp.ir.verify.verify` rebuilds and compares. The dependency
-structure that passes work on, :attr:`Graph.connectivity`, is a networkx digraph that is made of them when it is asked
-for; :meth:`Graph.to_networkx` gives a copy of it that tells what every node is.
+structure that passes work on is made of them when it is asked for: :attr:`Graph.edges`, and for the algorithms of
+networkx the digraph :attr:`Graph.connectivity`; :meth:`Graph.to_networkx` gives a copy of it that tells what every node
+is.
 
 What a graph needs of others, inference of types and a textual form, ``tinycomp.ir`` gives it.
 
@@ -15,19 +16,25 @@ Loop, …) captures are trailing operands of the node (``node.captures`` counts 
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-import networkx as nx
 import numpy as np
 
 from tinycomp.errors import VerifyError
 from tinycomp.ir.proto import since_version
 from tinycomp.ir.types import UNKNOWN, Dim, Type, tensor, type_of
+from tinycomp.lazy import LazyModule
 from tinycomp.remark import Remark
 from tinycomp.symbolic import Range, Size
+
+if TYPE_CHECKING:
+    import networkx as nx
+else:
+    nx = LazyModule("networkx")  # most graphs are in order and free of tangles, and need no more than their edges
 
 COMPOSITE = "tinycomp.composite"
 REGION = "tinycomp.region"
@@ -280,13 +287,31 @@ def _is_ordered(nodes: list[Node], members: Collection[Node]) -> bool:
 
 
 def _searched_order(members: Collection[Node]) -> list[Node]:
-    links = links_among(members)
-    try:
-        return list(nx.lexicographical_topological_sort(links, key=_place))
-    except nx.NetworkXUnfeasible:
-        cycle = nx.find_cycle(links)
+    """Return what ``nx.lexicographical_topological_sort`` does; importing networkx for it takes longer than a model."""
+    waits = dict.fromkeys(members, 0)
+    for _, user in _edges(members):
+        waits[user] += 1
+    number = {node: i for i, node in enumerate(members)}
+    ready = [(_place(node), number[node], node) for node, count in waits.items() if not count]
+    heapq.heapify(ready)
+    order: list[Node] = []
+    while ready:
+        *_, node = heapq.heappop(ready)
+        order.append(node)
+        for user in _users(node):
+            if user in members:
+                waits[user] -= 1
+                if not waits[user]:
+                    heapq.heappush(ready, (_place(user), number[user], user))
+    if len(order) == len(members):
+        return order
+    cycle = nx.find_cycle(links_among(members))
     path = " -> ".join(edge[0].label for edge in cycle)
     raise VerifyError(f"the graph has a cycle: {path} -> {cycle[0][0].label}")
+
+
+def _edges(members: Collection[Node]) -> Iterator[tuple[Node, Node]]:
+    return ((node, user) for node in members for user in _users(node) if user in members)
 
 
 def _users(node: Node) -> Mapping[Node, int]:
@@ -324,16 +349,16 @@ def reachable(links: nx.DiGraph[Node], sources: Iterable[Node]) -> set[Node]:
 _Vertex = TypeVar("_Vertex")
 
 
-def tangles(links: nx.DiGraph[_Vertex], first: Mapping[_Vertex, _Vertex]) -> list[set[_Vertex]]:
-    """Return the strong components with more than one vertex of a quotient of ``links``.
+def tangles(edges: Iterable[tuple[_Vertex, _Vertex]], first: Mapping[_Vertex, _Vertex]) -> list[set[_Vertex]]:
+    """Return the strong components with more than one vertex of a quotient of a digraph.
 
     Args:
-        links: A digraph.
+        edges: Those of the digraph.
         first: The group of every vertex, by the vertex that stands for it in the quotient.
     """
-    ends = ((first[vertex], first[user]) for vertex, user in links.edges)
+    ends = ((first[vertex], first[user]) for vertex, user in edges)
     between = [(one, other) for one, other in ends if one is not other]
-    if not between:  # networkx compiles what it is asked for at the first call, which takes longer than a small model
+    if not between:  # importing networkx takes longer than a small model
         return []
     quotient: nx.DiGraph[_Vertex] = nx.DiGraph()
     quotient.add_edges_from(between)
@@ -412,6 +437,11 @@ class Graph:
     def constants(self) -> list[Value]:
         """Every constant value."""
         return [v for v in self._values.values() if v.const is not None]
+
+    @property
+    def edges(self) -> Iterator[tuple[Node, Node]]:
+        """Every node with every node that reads a result of it, in the order of :attr:`connectivity`."""
+        return _edges(self._members)
 
     @property
     def connectivity(self) -> nx.DiGraph[Node]:

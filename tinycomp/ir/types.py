@@ -10,12 +10,13 @@ import functools
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import ml_dtypes
 import numpy as np
 
 from tinycomp import symbolic
+from tinycomp.dataclass import dataclass
 from tinycomp.symbolic import Size
 
 Dim = int | str | None

@@ -1,6 +1,6 @@
 """Group claimed nodes into as few regions as possible, without a cycle between regions.
 
-The dependency structure is the graph's networkx digraph. Contracting everything that edges of one target hold together
+Contracting everything that edges of one target hold together
 gives the coarsest quotient one could wish for; the strong components of that quotient that are single vertices are
 regions of every best grouping, and most models need no more. What lies in larger components is a tangle, which
 :mod:`tinycomp.passes.region_search` solves.
@@ -9,15 +9,16 @@ regions of every best grouping, and most models need no more. What lies in large
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import field
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-import networkx as nx
-
+from tinycomp.dataclass import dataclass
 from tinycomp.errors import TinycompError, did_you_mean
 from tinycomp.ir.graph import Graph, Node, Value, reachable, tangles
 from tinycomp.ir.types import TensorType, Type
+from tinycomp.lazy import LazyModule
 from tinycomp.ops.elements import element_sources
 from tinycomp.ops.rows import following_rows
 from tinycomp.ops.typing import CONTROL_FLOW, infer_node_types
@@ -29,6 +30,11 @@ from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.rewrite.traits import is_barrier, is_structural
 from tinycomp.target import Policy, Region, Split, Target, find_all
+
+if TYPE_CHECKING:
+    import networkx as nx
+else:
+    nx = LazyModule("networkx")
 
 MINIMUM = "minimum"
 """The rule named by the remark that a number of regions may not be minimal."""
@@ -184,12 +190,16 @@ def find_regions(
     """
     search = search or RegionSearch()
     place = {node: i for i, node in enumerate(graph.nodes)}
-    dependencies, links = dependencies_and_links(graph, borders)
-    certain, tangled = _certain_regions(dependencies, links)
+    links = _links(graph, borders)
+    if borders:
+        dependencies = _dependencies(graph, borders)
+        certain, tangled = _certain_regions(dependencies, dependencies.edges, links)
+    else:
+        certain, tangled = _certain_regions(place, graph.edges, links)
     search.accept(len(certain))
     if tangled:
         vertices = sorted(tangled, key=lambda v: place[v] if isinstance(v, Node) else len(place) + v)
-        groups = search.minimum(problem_of(vertices, dependencies, links))
+        groups = search.minimum(problem_of(vertices, _dependencies(graph, borders), links))
         certain += [[vertices[i] for i in group] for group in groups]
     regions = [sorted((v for v in region if isinstance(v, Node)), key=place.__getitem__) for region in certain]
     return sorted(regions, key=lambda region: place[region[0]])
@@ -202,39 +212,47 @@ Vertex = Node | int
 def dependencies_and_links(
     graph: Graph, borders: Set[Dependency] = frozenset()
 ) -> tuple[nx.DiGraph[Vertex], list[Dependency]]:
-    """Return who depends on whom, and which dependencies may lie in a region: those between nodes of one target.
+    """Return who depends on whom, and which dependencies may lie in a region: those between nodes of one target."""
+    return _dependencies(graph, borders), _links(graph, borders)
+
+
+def _links(graph: Graph, borders: Set[Dependency]) -> list[Dependency]:
+    target = {node: _color(node) for node in graph.nodes}
+    return [
+        (node, user) for node, user in graph.edges
+        if target[node] == target[user] is not None and (node, user) not in borders
+    ]  # fmt: skip
+
+
+def _dependencies(graph: Graph, borders: Set[Dependency]) -> nx.DiGraph[Vertex]:
+    """Return who depends on whom.
 
     A border becomes a vertex of its own between the two nodes, which no region may hold: a region with both nodes would
     depend on itself.
     """
     dependencies: nx.DiGraph[Vertex] = graph.connectivity  # type: ignore[assignment]  # a view with wider vertices
-    target = {node: _color(node) for node in graph.connectivity}
-    links = [
-        (node, user) for node, user in graph.connectivity.edges
-        if target[node] == target[user] is not None and (node, user) not in borders
-    ]  # fmt: skip
     if borders:
         dependencies = dependencies.copy()
         place = {node: i for i, node in enumerate(graph.nodes)}
         ordered = sorted(borders, key=lambda border: (place[border[0]], place[border[1]]))
         for number, (node, user) in enumerate(ordered):
             nx.add_path(dependencies, [node, number, user])
-    return dependencies, links
+    return dependencies
 
 
 def _certain_regions(
-    dependencies: nx.DiGraph[Vertex], links: Iterable[Dependency]
+    vertices: Collection[Vertex], edges: Iterable[tuple[Vertex, Vertex]], links: Iterable[Dependency]
 ) -> tuple[list[list[Vertex]], list[Vertex]]:
     """Return the regions that every best grouping has, and the vertices of all tangles.
 
     A cycle of any finer grouping maps to a closed walk of the quotient under the components of links, so the strong
     components of that quotient are independent of each other.
     """
-    groups = _linked(dependencies, links)
+    groups = _linked(vertices, links)
     first = {vertex: group[0] for vertex, group in groups.items()}
-    tangled_groups = set(itertools.chain.from_iterable(tangles(dependencies, first)))
-    tangled = [vertex for vertex in dependencies if first[vertex] in tangled_groups] if tangled_groups else []
-    heads = (vertex for vertex in dependencies if first[vertex] is vertex and vertex not in tangled_groups)
+    tangled_groups = set(itertools.chain.from_iterable(tangles(edges, first)))
+    tangled = [vertex for vertex in vertices if first[vertex] in tangled_groups] if tangled_groups else []
+    heads = (vertex for vertex in vertices if first[vertex] is vertex and vertex not in tangled_groups)
     return [groups[head] for head in heads if _color(head) is not None], tangled
 
 
@@ -296,7 +314,7 @@ def explain_borders(
     """
     label = {node: i for i, region in enumerate(regions) for node in region}
     crossing = [
-        (node, user) for node, user in graph.connectivity.edges
+        (node, user) for node, user in graph.edges
         if node.target == user.target and node in label and user in label and label[node] != label[user]
     ]  # fmt: skip
     place = {node: i for i, node in enumerate(graph.nodes)} if crossing else {}

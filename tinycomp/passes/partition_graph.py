@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tinycomp.dataclass import dataclass
 from tinycomp.errors import VerifyError
 from tinycomp.ir.graph import REGION, Graph, Node, tangles
 from tinycomp.passes.base import Pass
@@ -94,8 +94,8 @@ def _check(graph: Graph, regions: list[list[Node]]) -> None:
                 expected="one target",
                 hint="Run MergeRegions again after passes that change the graph.",
             )
-    first = {node: node for node in graph.connectivity} | {node: region[0] for region in regions for node in region}
-    for component in tangles(graph.connectivity, first):
+    first = {node: node for node in graph.nodes} | {node: region[0] for region in regions for node in region}
+    for component in tangles(graph.edges, first):
         raise VerifyError(
             "the regions depend on each other in a cycle",
             where=f"graph {graph.name}",

@@ -13,12 +13,13 @@ import inspect
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import EllipsisType
 from typing import Any, TypeVar
 
 import numpy as np
 
+from tinycomp.dataclass import dataclass
 from tinycomp.errors import PatternError, did_you_mean
 from tinycomp.ir.graph import COMPOSITE, TINYCOMP
 from tinycomp.ops.signatures import lacks_attribute, misfit, signature, takes_operands, unknown_operator
@@ -207,7 +208,7 @@ class OpPattern(ValuePattern):
         return (*self.operands, *itertools.chain.from_iterable(self.bodies.values()))
 
 
-@dataclass(repr=False, unsafe_hash=True)
+@dataclass(frozen=True, repr=False)
 class Result(ValuePattern):
     """Stand for result ``index`` of an operator pattern (never 0, for which that stands itself)."""
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, overload
+
+from tinycomp.dataclass import dataclass
 
 _WIDTH = 80
 

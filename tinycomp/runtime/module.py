@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tinycomp.dataclass import dataclass
 from tinycomp.errors import ExecutionError, FeedError, did_you_mean
 from tinycomp.memory.budget import limited
 from tinycomp.memory.locks import Lock

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+from tinycomp.dataclass import dataclass
 from tinycomp.errors import ExecutionError, MemoryLimitError, TinycompError
 from tinycomp.memory.budget import ENLARGE, check_time, current
 from tinycomp.runtime.spec import TensorSpec

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from tinycomp.dataclass import dataclass
 from tinycomp.remark import Remark
 from tinycomp.runtime.diagram import Position
 

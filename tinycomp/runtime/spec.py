@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from tinycomp.dataclass import dataclass
 from tinycomp.errors import FeedError, did_you_mean, visible
 
 _UNREADABLE = "cannot be read as an array"

@@ -3,6 +3,7 @@
 >>> from tinycomp import Target, reject
 >>> from tinycomp.ir.text.parser import parse_graph
 >>> from tinycomp.ops.typing import infer_node_types
+>>> from tinycomp.passes.legalize import DecomposeStrides
 >>> npu = Target("npu", legalize=[DecomposeStrides(2)])
 >>> @npu.op("Conv", "MaxPool")
 ... def _(node):
@@ -29,30 +30,50 @@ The rewrites are passes of their own, a file each, which a target names as data,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+from typing import TYPE_CHECKING
 
+from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Graph, Node
+from tinycomp.lazy import from_modules
 from tinycomp.passes.annotate_target import AnnotateTarget
 from tinycomp.passes.base import Pass
 from tinycomp.passes.edits import excerpt
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.legalize.base import Legalization
-from tinycomp.passes.legalize.decompose_strides import DecomposeStrides
-from tinycomp.passes.legalize.dense_to_convolutions import DenseToConvolutions
-from tinycomp.passes.legalize.explicit_pads import ExplicitPads
-from tinycomp.passes.legalize.functions_to_tables import FunctionsToTables
-from tinycomp.passes.legalize.move_transposes import MoveTransposes
-from tinycomp.passes.legalize.narrow_weights import NarrowWeights
-from tinycomp.passes.legalize.reductions_to_pools import ReductionsToPools
-from tinycomp.passes.legalize.split_groups import SplitGroups
-from tinycomp.passes.legalize.split_kernels import SplitKernels
-from tinycomp.passes.legalize.steps_to_pools import StepsToPools
-from tinycomp.passes.legalize.transposed_to_convolutions import TransposedToConvolutions
-from tinycomp.passes.legalize.zero_points_to_bias import ZeroPointsToBias
 from tinycomp.passes.offer_to_target import offer
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.target import Policy, Target, find
+
+if TYPE_CHECKING:
+    from tinycomp.passes.legalize.decompose_strides import DecomposeStrides
+    from tinycomp.passes.legalize.dense_to_convolutions import DenseToConvolutions
+    from tinycomp.passes.legalize.explicit_pads import ExplicitPads
+    from tinycomp.passes.legalize.functions_to_tables import FunctionsToTables
+    from tinycomp.passes.legalize.move_transposes import MoveTransposes
+    from tinycomp.passes.legalize.narrow_weights import NarrowWeights
+    from tinycomp.passes.legalize.reductions_to_pools import ReductionsToPools
+    from tinycomp.passes.legalize.split_groups import SplitGroups
+    from tinycomp.passes.legalize.split_kernels import SplitKernels
+    from tinycomp.passes.legalize.steps_to_pools import StepsToPools
+    from tinycomp.passes.legalize.transposed_to_convolutions import TransposedToConvolutions
+    from tinycomp.passes.legalize.zero_points_to_bias import ZeroPointsToBias
+else:
+    __getattr__ = from_modules(__name__, {
+        "DecomposeStrides": ".decompose_strides",
+        "DenseToConvolutions": ".dense_to_convolutions",
+        "ExplicitPads": ".explicit_pads",
+        "FunctionsToTables": ".functions_to_tables",
+        "MoveTransposes": ".move_transposes",
+        "NarrowWeights": ".narrow_weights",
+        "ReductionsToPools": ".reductions_to_pools",
+        "SplitGroups": ".split_groups",
+        "SplitKernels": ".split_kernels",
+        "StepsToPools": ".steps_to_pools",
+        "TransposedToConvolutions": ".transposed_to_convolutions",
+        "ZeroPointsToBias": ".zero_points_to_bias",
+    })  # fmt: skip
 
 __all__ = [
     "DecomposeStrides", "DenseToConvolutions", "ExplicitPads", "FunctionsToTables", "Legalization", "Legalize",

@@ -22,11 +22,12 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from tinycomp.dataclass import dataclass
 from tinycomp.errors import ArtifactError, TargetError
 from tinycomp.runtime.native.program import Array
 

@@ -7,11 +7,12 @@ many keys put together. A past is read by the first alone, so that it may be the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from tinycomp import symbolic
+from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.types import numpy_dtype
 from tinycomp.ops import grouped_attention

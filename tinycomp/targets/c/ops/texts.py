@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
 
 import numpy as np
@@ -30,8 +31,8 @@ _IGNORABLE, _CASED = 1 << 61, 1 << 62
 _WIDTH = 21
 """Bits of a code point."""
 _SIGMA = "\u03a3"
-_CODES = [*range(0x20000), *range(0xE0000, 0xE0200)]
-"""The planes of Unicode that have letters of two cases, and what is ignorable beside them."""
+_PLANES = (range(0x20000), range(0xE0000, 0xE0200))
+"""The code points in the planes of Unicode that have letters of two cases, and what is ignorable beside them."""
 _texts = dtypes(DTYPE)
 
 
@@ -155,16 +156,17 @@ def case_table(action: str) -> tuple[np.ndarray, int]:
     Letters change as in Python, which follows the Unicode standard (section 3.13).
     """
     words = np.zeros(sys.maxunicode + 1, np.int64)
-    letters = [chr(code) for code in _CODES]
+    codes = [*itertools.chain(*_PLANES)]
+    letters = [chr(code) for code in codes]
     change = str.lower if action == "LOWER" else str.upper
-    for code, letter in zip(_CODES, letters, strict=True):
+    for code, letter in zip(codes, letters, strict=True):
         changed = change(letter)
         if changed != letter:
             words[code] = sum(ord(each) << _WIDTH * place for place, each in enumerate(changed))
     if action == "LOWER":
         # A sigma ends a word behind something cased, what is ignorable left out, if nothing cased follows.
         cased, either = (_ends(f"{before}{{}}{_SIGMA} ", letters) for before in ("", "A"))
-        words[_CODES] += np.where(cased, _CASED, 0) + np.where(either & ~cased, _IGNORABLE, 0)
+        words[codes] += np.where(cased, _CASED, 0) + np.where(either & ~cased, _IGNORABLE, 0)
     pages = words.reshape(-1, _PAGE)
     used = np.flatnonzero(pages.any(axis=1))
     count = int(used.max()) + 1

@@ -19,10 +19,11 @@ After::
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import COMPOSITE, Graph, Node, Value
 from tinycomp.ir.types import TensorType, tensor
 from tinycomp.passes.edits import take_over
