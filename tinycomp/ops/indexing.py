@@ -29,10 +29,11 @@ def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
     if not indices.size:
         return np.empty(x.shape[:fixed] + indices.shape + x.shape[fixed + 1 :], x.dtype)
     try:
-        return np.asarray(x.take(indices, fixed), x.dtype)
+        found = x.take(indices, fixed)
     except IndexError:
         fix_indices(indices, x.shape[fixed], "Gather")
         raise
+    return found if isinstance(found, np.ndarray) else np.asarray(found, x.dtype)
 
 
 @FAMILY.plain_type("Gather", least=2, dtypes=None)
