@@ -182,6 +182,20 @@ def test_zip_map(labels: dict, shape: tuple) -> None:
     assert tinycomp.compile(made)(x) == theirs(made, x)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_maps_of_numbers_that_lie_apart(dtype: type) -> None:
+    x = np.arange(24, dtype=dtype).reshape(4, 6)[::-2, ::3] / 7
+    (got,) = run_ours("ZipMap", [x], {"classlabels_strings": ["a", "b"]}, 1, domain=ML)
+    assert got == [{"a": row[0], "b": row[1]} for row in x.tolist()]
+    got[0]["a"] = 0.0
+    assert got[1]["a"] == x[1, 0], "each row has a map of its own"
+
+
+def test_maps_of_no_rows() -> None:
+    (got,) = run_ours("ZipMap", [np.ones((0, 2), np.float32)], {"classlabels_int64s": [1, 2]}, 1, domain=ML)
+    assert got == []
+
+
 def test_a_map_whose_keys_have_no_type() -> None:
     made = model("CastMap", helper.make_map_type_proto(7, FLOATS))
     made.graph.input[0].type.map_type.key_type = 0
@@ -202,3 +216,5 @@ def test_what_does_not_fit_is_refused() -> None:
         run_ours("ZipMap", [np.ones((1, 1), np.float32)], {}, 1, domain=ML)
     with pytest.raises(ExecutionError, match="ZipMap: the labels do not fit the columns"):
         run_ours("ZipMap", [np.ones((1, 3), np.float32)], {"classlabels_int64s": [1]}, 1, domain=ML)
+    with pytest.raises(ExecutionError, match=r"expected floats \[n, 1\]; found int32 \[1, 1\]"):
+        run_ours("ZipMap", [np.ones((1, 1), np.int32)], {"classlabels_int64s": [1]}, 1, domain=ML)

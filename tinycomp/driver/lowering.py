@@ -24,6 +24,7 @@ from tinycomp.ops.typing import retype
 from tinycomp.passes.data_dependent import data_dependent
 from tinycomp.passes.independent_rows import batch_of
 from tinycomp.passes.merge_composite import merge_for
+from tinycomp.rewrite.traits import has_trait
 from tinycomp.runtime.blob import Blob, BlobRegion
 from tinycomp.runtime.callable_region import CallableRegion
 from tinycomp.runtime.csource.source import CSource
@@ -154,7 +155,8 @@ class Lowering:
         run, tier, bodies = self._computation(node)
         label = node.op if node.is_region else node.label
         rebuild = functools.partial(_with_bodies, node) if bodies else None
-        return Step(label, node.qualified_op, tier, run, reads, writes, frees, node.sources, bodies, rebuild)
+        silent = isinstance(run, NativeRegion) or has_trait(node, "silent")
+        return Step(label, node.qualified_op, tier, run, reads, writes, frees, node.sources, bodies, rebuild, silent)
 
     def _computation(self, node: Node) -> tuple[Run, str, tuple[Plan, ...]]:
         if node.is_region and not self.reference:

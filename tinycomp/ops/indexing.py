@@ -18,7 +18,7 @@ from tinycomp.symbolic import Size, product
 FAMILY = OpFamily("indexing")
 
 
-@FAMILY.op("Gather", traits={"movement"})
+@FAMILY.op("Gather", traits={"movement", "silent"})
 def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
     """Return slices of ``x`` along ``axis``, arranged in the shape of ``indices``.
 
@@ -26,10 +26,14 @@ def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
         ExecutionError: If an index is out of bounds.
     """
     fixed = fix_axis(axis, x.ndim, "Gather")
-    places = fix_indices(indices, x.shape[fixed], "Gather")
-    if not places.size:
-        return np.empty(x.shape[:fixed] + places.shape + x.shape[fixed + 1 :], x.dtype)
-    return np.asarray(np.take(x, places, fixed))
+    if not indices.size:
+        return np.empty(x.shape[:fixed] + indices.shape + x.shape[fixed + 1 :], x.dtype)
+    try:
+        found = x.take(indices, fixed)
+    except IndexError:
+        fix_indices(indices, x.shape[fixed], "Gather")
+        raise
+    return found if isinstance(found, np.ndarray) else np.asarray(found, x.dtype)
 
 
 @FAMILY.plain_type("Gather", least=2, dtypes=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +13,8 @@ from tinycomp.memory.budget import reserve
 from tinycomp.ops.cast import cast_array
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.record import OpFamily
+
+_maps: Any = importlib.import_module("tinycomp.ops._maps")
 
 FAMILY = OpFamily("maps")
 _ML = "ai.onnx.ml"
@@ -301,7 +303,7 @@ def dict_vectorizer(
     return np.array([[x.get(word, 0) for word in words]], dtype)
 
 
-@FAMILY.op("ZipMap", domain=_ML)
+@FAMILY.op("ZipMap", domain=_ML, traits={"silent"})
 def zip_map(
     x: Array, *, classlabels_int64s: Sequence[int] = (), classlabels_strings: Sequence[str] = ()
 ) -> list[dict[Any, float]]:
@@ -316,10 +318,10 @@ def zip_map(
             "ZipMap: bad labels", expected="classlabels_int64s or classlabels_strings", found="both or none"
         )
     labels: Sequence[Any] = classlabels_int64s or classlabels_strings
-    rows = x.reshape(1, -1) if x.ndim == 1 else x
-    if rows.ndim != 2 or rows.shape[1] != len(labels):
+    rows: list[dict[Any, float]] | None = _maps.rows(labels, x)
+    if rows is None:
         raise ExecutionError(
-            "ZipMap: the labels do not fit the columns", expected=f"[n, {len(labels)}]", found=str(list(x.shape))
-        )
-    values = zip(*rows.T.tolist(), strict=True)  # a list per column and not per row, of which there may be many
-    return [*map(dict, map(zip, itertools.repeat(labels), values))]
+            "ZipMap: the labels do not fit the columns", expected=f"floats [n, {len(labels)}]",
+            found=f"{x.dtype.name} {list(x.shape)}",
+        )  # fmt: skip
+    return rows

@@ -57,6 +57,7 @@ TRAITS = MappingProxyType(
         "commutative": "the first two operands may be swapped",
         "cheap": "pure and cheap enough to be computed twice, so that each consumer may own a copy",
         "movement": "copies elements without computing",
+        "silent": "computes nothing that numpy would warn of, so that no run need ask it for silence",
         "structural": "no computation at inference; never cuts a region (Identity, Dropout, StopFusion)",
         "random": "two runs may differ; never folded or merged with an equal node",
         "output_count": "the kernel takes the number of wanted outputs as the keyword `outputs`",

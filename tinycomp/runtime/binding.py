@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import FeedError
+from tinycomp.memory.budget import current
 from tinycomp.runtime.native.direct import Direct, make_direct
 from tinycomp.runtime.native.executor import NativeProgram
 from tinycomp.runtime.native.program import Array
-from tinycomp.runtime.plan import Plan
+from tinycomp.runtime.plan import Plan, run_step
 from tinycomp.runtime.regions import NativeRegion
-from tinycomp.runtime.spec import TensorSpec, misfit
+from tinycomp.runtime.spec import TensorSpec, check_results, misfit
 
 
 def direct_program(plan: Plan) -> NativeProgram | None:
@@ -56,6 +57,58 @@ def _direct_of_texts(plan: Plan) -> Direct | None:
         return None if results is None else [results[i] for i in given]
 
     return reordered
+
+
+def direct_start(plan: Plan, outputs: Sequence[TensorSpec]) -> Direct | None:
+    """Return the short way through a plan that begins with a native region which takes all inputs.
+
+    The region looks at the arrays itself; the other steps follow as in every run.
+
+    Args:
+        plan: The plan.
+        outputs: What its results are held to.
+    """
+    if plan.on_devices or not plan.steps:
+        return None
+    first, others = plan.steps[0], plan.steps[1:]
+    if not isinstance(first.run, NativeRegion) or first.run.program.texts is not None:
+        return None
+    if sorted(first.reads) != sorted(plan.input_slots):
+        return None
+    call = make_direct(first.run.native, [*map(plan.input_slots.index, first.reads)], range(len(first.writes)))
+    if call is None:
+        return None
+
+    read = {slot for step in others for slot in step.reads} | set(plan.output_slots)
+    kept = [(place, slot) for place, slot in enumerate(plan.input_slots) if slot in read]
+    made_later = [i for i, slot in enumerate(plan.output_slots) if slot not in first.writes]
+    checked = [i for i in made_later if not outputs[i].is_open]
+    silent = all(step.silent for step in others)
+
+    def follow(slots: list[Any]) -> None:
+        for step in others:
+            step.keep(run_step(step, slots), slots)
+
+    def start(operands: Sequence[Any], wanted: Sequence[Any] | None = None) -> list[Any] | None:
+        found = call(operands) if wanted is None and current().deadline is None else None
+        if found is None:
+            return None
+        slots = list(plan.slots)
+        for place, slot in kept:
+            slots[slot] = operands[place]
+        for slot, result in zip(first.writes, found, strict=True):
+            slots[slot] = result
+        if silent:
+            follow(slots)
+        else:
+            with np.errstate(all="ignore"):
+                follow(slots)
+        results = plan.results(slots, operands)
+        if checked:
+            check_results([outputs[i] for i in checked], [results[i] for i in checked])
+        return results
+
+    return start
 
 
 class Binding:

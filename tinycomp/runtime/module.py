@@ -14,17 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+<<<<<<< HEAD
 from tinycomp.dataclass import dataclass
 from tinycomp.errors import ExecutionError, FeedError, did_you_mean
+=======
+from tinycomp.errors import FeedError, did_you_mean
+>>>>>>> classical
 from tinycomp.memory.budget import limited
 from tinycomp.memory.locks import Lock
-from tinycomp.runtime.binding import Binding, bind_plan, check_bindable, copied_into, direct_call
+from tinycomp.runtime.binding import Binding, bind_plan, check_bindable, copied_into, direct_call, direct_start
 from tinycomp.runtime.blob import Blob, BlobRegion
 from tinycomp.runtime.diagram import Diagram
 from tinycomp.runtime.files import write_file
 from tinycomp.runtime.plan import Plan, device_sets
 from tinycomp.runtime.report import Report
-from tinycomp.runtime.spec import TensorSpec, bind_symbols, check_feed, departure, order_feeds
+from tinycomp.runtime.spec import TensorSpec, bind_symbols, check_feed, check_results, order_feeds
 
 if TYPE_CHECKING:
     from tinycomp.runtime.profile import Profile
@@ -85,10 +89,12 @@ class Module:
         self._input_names = tuple(spec.name for spec in parts.inputs)
         self._names = tuple(spec.name for spec in parts.outputs)
         self._known_names = frozenset(self._names)
+        self._compares_sizes = bool(parts.bounds) or _has_repeated_symbol(parts.inputs)
         self._direct = direct_call(parts.plan)
+        if self._direct is None and parts.memory_limit is None and not self._compares_sizes:
+            self._direct = direct_start(parts.plan, parts.outputs)
         self._single = len(parts.outputs) == 1
         self._input_set = frozenset(self._input_names)
-        self._compares_sizes = bool(parts.bounds) or _has_repeated_symbol(parts.inputs)
         self._requests: Requests | None = None
         self._in_flight: int | None = None
         self._lock = Lock()
@@ -373,9 +379,12 @@ class Module:
 
             run = functools.partial(run_into, plan, outputs=buffers)
         if timeout is None and self._parts.memory_limit is None:
-            return self._as_declared(run(arrays))
-        with limited(self._parts.memory_limit, timeout):
-            return self._as_declared(run(arrays))
+            results = run(arrays)
+        else:
+            with limited(self._parts.memory_limit, timeout):
+                results = run(arrays)
+        check_results(self._parts.outputs, results)
+        return results
 
     def _run_into(self, feeds: Mapping[str, Any], outputs: Mapping[str, Any], timeout: float | None) -> list[Any]:
         """Run with arrays or buffers for results, and return those in their places."""
@@ -389,22 +398,6 @@ class Module:
         results = self._run((), feeds, timeout, buffers)
         arrays = {name: array for name, array in outputs.items() if self._names.index(name) not in buffers}
         return copied_into(self._parts.outputs, results, arrays)
-
-    def _as_declared(self, results: list[Any]) -> list[Any]:
-        """Return results that are as the model says, where it gives types and numbers."""
-        for spec, result in zip(self._parts.outputs, results, strict=True):
-            if spec.shape is None and spec.element is None:
-                continue
-            if isinstance(result, np.ndarray) and result.shape == spec.shape:
-                continue
-            found = departure(spec, result)
-            if found is not None:
-                raise ExecutionError(
-                    "the result has another shape than the model declares", where=f'output "{found[0].name}"',
-                    expected=str(found[0]), found=found[1],
-                    hint="Correct the output's shape in the model, or leave unknown dimensions open there.",
-                )  # fmt: skip
-        return results
 
     def _targets(self, outputs: Mapping[str, Any]) -> list[Any]:
         """Return the arrays that are given for results in order, None where there is none."""

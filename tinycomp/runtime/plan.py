@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -37,6 +38,7 @@ class Step:
         sources: Source names of the nodes behind the step.
         bodies: The plans of the bodies that ``run`` calls, for control flow.
         rebuild: Makes ``run`` anew with other plans for the bodies, which is how a profile looks into them.
+        silent: Whether ``run`` computes nothing that numpy would warn of.
     """
 
     label: str
@@ -49,6 +51,14 @@ class Step:
     sources: tuple[str, ...] = ()
     bodies: tuple[Plan, ...] = ()
     rebuild: Callable[[Sequence[Plan]], Run] | None = None
+    silent: bool = False
+
+    def keep(self, results: Sequence[Any], slots: list[Any]) -> None:
+        """Put the results into their slots, and empty those that nobody needs any more."""
+        for slot, result in zip(self.writes, results, strict=False):
+            slots[slot] = result
+        for slot in self.frees:
+            slots[slot] = None
 
 
 @dataclass(frozen=True)
@@ -93,16 +103,22 @@ class Plan:
             for step in self.steps:
                 if limits.deadline is not None:
                     check_time(limits, f"before node {step.label} ({step.op})")
-                for slot, result in zip(step.writes, run_step(step, slots), strict=False):
-                    slots[slot] = result
-                for slot in step.frees:
-                    slots[slot] = None
+                step.keep(run_step(step, slots), slots)
         return self.results(slots, feeds)
 
     def results(self, slots: Sequence[Any], feeds: Sequence[Any]) -> list[Any]:
         """Return what lies in the slots of the outputs after a run, as arrays that the caller may write into."""
-        shared = {id(value) for value in (*self.slots, *feeds)}
-        return [_own(slots[slot], shared) for slot in self.output_slots]
+        values = [slots[slot] for slot in self.output_slots]
+        known = {*map(id, values), *map(id, feeds)}
+        if len(known) < len(values) + len(feeds) or not self._constants.isdisjoint(known):
+            known = {*self._constants, *map(id, feeds)}
+            return [_own(value, known) for value in values]
+        return [value.copy() if type(value) is np.ndarray and value.base is not None else value for value in values]
+
+    @functools.cached_property
+    def _constants(self) -> frozenset[int]:
+        """What lies in the slots at the beginning of every run."""
+        return frozenset(map(id, self.slots))
 
 
 def device_sets(plan: Plan) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from tinycomp.dataclass import dataclass
-from tinycomp.errors import FeedError, did_you_mean, visible
+from tinycomp.errors import ExecutionError, FeedError, did_you_mean, visible
 
 _UNREADABLE = "cannot be read as an array"
 _FROM_BITS = (
@@ -66,7 +66,12 @@ class TensorSpec:
         """Tell whether an array of this shape fits: symbols take every size."""
         if self.shape is None:
             return True
-        return len(self.shape) == len(shape) and all(shape[axis] == size for axis, size in self._fixed)
+        if len(self.shape) != len(shape):
+            return False
+        for axis, size in self._fixed:  # noqa: SIM110 -- every run asks, and a generator takes longer than the rest
+            if shape[axis] != size:
+                return False
+        return True
 
     @functools.cached_property
     def _fixed(self) -> tuple[tuple[int, int], ...]:
@@ -86,6 +91,13 @@ class TensorSpec:
         texts = _DIM.findall(tensor["dims"].partition(";")[0])
         dims = tuple(None if d == "?" else int(d) if d.isdecimal() else d for d in texts)
         return TensorSpec(self.name, tensor["dtype"], None if texts == ["..."] else dims)
+
+    @functools.cached_property
+    def is_open(self) -> bool:
+        """Tell whether nothing is known that a value could depart from; so it is with maps and sequences of them."""
+        if self.element is not None:
+            return self.element.numpy_dtype is None and self.element.element is None
+        return self.shape is None
 
     def __str__(self) -> str:
         if self.numpy_dtype is None and self.shape is None:
@@ -148,14 +160,32 @@ def _check_holder(spec: TensorSpec, value: Any) -> Any:
     return [check_feed(replace(element, name=f"{spec.name}[{i}]"), each) for i, each in enumerate(value)]
 
 
+def check_results(specs: Sequence[TensorSpec], results: Sequence[Any]) -> None:
+    """Refuse results that are not as a model says, where it gives types and numbers.
+
+    Raises:
+        ExecutionError: If one is not.
+    """
+    for spec, result in zip(specs, results, strict=True):
+        if spec.is_open or (isinstance(result, np.ndarray) and result.shape == spec.shape):
+            continue
+        if type(result) is np.ndarray and result.dtype is spec.numpy_dtype and spec.admits(result.shape):
+            continue
+        found = departure(spec, result)
+        if found is not None:
+            raise ExecutionError(
+                "the result has another shape than the model declares", where=f'output "{found[0].name}"',
+                expected=str(found[0]), found=found[1],
+                hint="Correct the output's shape in the model, or leave unknown dimensions open there.",
+            )  # fmt: skip
+
+
 def departure(spec: TensorSpec, result: Any) -> tuple[TensorSpec, str] | None:
     """Return what of a result is not as ``spec`` says, and what it is instead; None if all is."""
     element = spec.element
     if element is not None:
         several = isinstance(result, list)
         for i, each in enumerate(result if several else [result]):
-            if isinstance(each, dict):  # a map, of which no more is known; there are as many as rows
-                continue
             found = departure(element, each)
             if found is not None:
                 name = found[0].name.removeprefix(spec.name)

@@ -1,5 +1,6 @@
-/* top_k: the largest or smallest elements along an axis, and where they are. A heap holds the best of a row so far, the
- * worst of them at its root, and is sorted at the end. A unit is one row; its scratch is the heap, of positions. */
+/* top_k: the largest or smallest elements along an axis, and where they are. The best of a row so far, if they are few,
+ * are a sorted list; else a heap holds them, the worst at its root, and is sorted at the end. A unit is one row; its
+ * scratch is the heap, of positions. */
 #ifndef TINYCOMP_KERNELS_SELECT_TOP_K_H
 #define TINYCOMP_KERNELS_SELECT_TOP_K_H
 
@@ -8,6 +9,9 @@
 #include "../common/number.h"
 
 enum { TOP_VALUES, TOP_INDICES, TOP_X };
+
+/* In a list of so many, those that come behind a new element are moved sooner than a heap is mended. */
+enum { TOP_FEW = 16 };
 
 static void TC_NAME(tc_top_k_prepare)(tc_prepare *prepare) {
   const tc_top_k_params *p = prepare->params;
@@ -60,8 +64,40 @@ static void TC_NAME(tc_top_k_prepare)(tc_prepare *prepare) {
       top_sink_##kind(x, step, p, by_index, heap, p->k, i);                                                            \
     }                                                                                                                  \
   }                                                                                                                    \
+  static void top_few_##kind(const tc_top_k_params *p, const type *x, type *values, int64_t *indices) {                \
+    type best[TOP_FEW];                                                                                                \
+    int64_t places[TOP_FEW], count = 0;                                                                                \
+    for (int64_t i = 0; i < p->axis; i++) {                                                                            \
+      const type new = x[i * p->inner];                                                                                \
+      if (count == p->k) {                                                                                             \
+        const type worst = best[count - 1];                                                                            \
+        if (!(p->largest ? new > worst : new < worst) && (worst == worst || new != new)) {                             \
+          continue;                                                                                                    \
+        }                                                                                                              \
+      }                                                                                                                \
+      int64_t at = count < p->k ? count++ : count - 1;                                                                 \
+      for (; at > 0; at--) { /* behind equals, which came before */                                                    \
+        const type other = best[at - 1];                                                                               \
+        if (!(p->largest ? new > other : new < other) && (other == other || new != new)) {                             \
+          break;                                                                                                       \
+        }                                                                                                              \
+        best[at] = other;                                                                                              \
+        places[at] = places[at - 1];                                                                                   \
+      }                                                                                                                \
+      best[at] = new;                                                                                                  \
+      places[at] = i;                                                                                                  \
+    }                                                                                                                  \
+    for (int64_t i = 0; i < p->k; i++) {                                                                               \
+      values[i * p->inner] = best[i];                                                                                  \
+      indices[i * p->inner] = places[i];                                                                               \
+    }                                                                                                                  \
+  }                                                                                                                    \
   static void top_row_##kind(const tc_top_k_params *p, const type *x, type *values, int64_t *indices, int64_t *heap) { \
     const int64_t step = p->inner;                                                                                     \
+    if (p->sorted && p->k <= TOP_FEW) {                                                                                \
+      top_few_##kind(p, x, values, indices);                                                                           \
+      return;                                                                                                          \
+    }                                                                                                                  \
     for (int64_t i = 0; i < p->k; i++) {                                                                               \
       heap[i] = i;                                                                                                     \
     }                                                                                                                  \

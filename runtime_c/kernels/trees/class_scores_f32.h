@@ -85,6 +85,12 @@ static void classes_row(const tc_class_scores_f32_params *p, const float *x, flo
     classes_softmax(p->classes, p->transform == TC_CLASSES_SOFTMAX_ZERO, x, y);
     return;
   }
+  if (p->transform == TC_CLASSES_NONE) {
+    for (int64_t i = 0; i < p->classes && x != y; i++) {
+      y[i] = x[i];
+    }
+    return;
+  }
   for (int64_t i = 0; i < p->classes; i++) {
     y[i] = p->transform == TC_CLASSES_LOGISTIC ? classes_logistic(x[i])
            : p->transform == TC_CLASSES_PROBIT ? classes_probit(x[i])

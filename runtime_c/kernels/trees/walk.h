@@ -22,6 +22,7 @@
 #define trees_mirror TREES_TYPED(trees_mirror)
 #define trees_both_signs TREES_TYPED(trees_both_signs)
 #define trees_add TREES_TYPED(trees_add)
+#define trees_add_rows TREES_TYPED(trees_add_rows)
 #define trees_find TREES_TYPED(trees_find)
 #define trees_of_rows TREES_TYPED(trees_of_rows)
 #define trees_finish TREES_TYPED(trees_finish)
@@ -189,6 +190,17 @@ TC_INLINE void trees_add(const tc_tree_ensemble_f32_params *p, const trees_real 
   }
 }
 
+/* Adds one leaf each to all scores of some rows; the compiler knows how many these are where it is told a number. */
+TC_INLINE void trees_add_rows(const int64_t outputs, const trees_real *weights, const int32_t *leaves, int64_t rows,
+                              trees_real *y) {
+  for (int64_t row = 0; row < rows; row++, y += outputs) {
+    const trees_real *from = weights + leaves[row] * outputs;
+    for (int64_t i = 0; i < outputs; i++) {
+      y[i] += from[i];
+    }
+  }
+}
+
 /* Leads rows down a tree side by side, TREES_LANES at a time, and finds the rows of weights that they reach. */
 static void trees_find(const trees_state *state, int64_t tree, const trees_real *x, int64_t stride, int64_t rows,
                        int32_t *to) {
@@ -230,8 +242,14 @@ static void trees_of_rows(const tc_tree_ensemble_f32_params *p, const trees_stat
       }
       continue;
     }
-    for (int64_t row = 0; row < rows; row++) {
-      trees_add(p, weights + leaves[row] * p->outputs, column, y + row * p->outputs);
+    if (p->aggregate <= TC_TREES_SUM && p->outputs == 2) {
+      trees_add_rows(2, weights, leaves, rows, y);
+    } else if (p->aggregate <= TC_TREES_SUM) {
+      trees_add_rows(p->outputs, weights, leaves, rows, y);
+    } else {
+      for (int64_t row = 0; row < rows; row++) {
+        trees_add(p, weights + leaves[row] * p->outputs, column, y + row * p->outputs);
+      }
     }
   }
 }
@@ -309,7 +327,7 @@ static void TREES_RUN(const tc_call *call, int64_t begin, int64_t end) {
     for (int64_t i = full; i < rows; i++) {
       trees_of_row(p, &state, weights, x + i * stride, y + i * p->outputs);
     }
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < rows && (base || p->aggregate != TC_TREES_SUM); i++) {
       trees_finish(p, base, y + i * p->outputs);
     }
   }
@@ -324,6 +342,7 @@ static void TREES_RUN(const tc_call *call, int64_t begin, int64_t end) {
 #undef trees_mirror
 #undef trees_both_signs
 #undef trees_add
+#undef trees_add_rows
 #undef trees_find
 #undef trees_of_rows
 #undef trees_finish
