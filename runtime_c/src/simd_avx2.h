@@ -99,6 +99,7 @@ typedef __m256i tc_vi;
 #define TC_ACROSS 0
 #define TC_BOUNDS 0
 #define TC_TAPS 0
+#define TC_HALVES 0
 
 TC_INLINE tc_vi tc_vi_set1(int32_t x) { return _mm256_set1_epi32(x); }
 /* Keeps the compiler from taking two results of this operand for one. */

@@ -46,6 +46,21 @@ TC_INLINE tc_vf tc_vf_select(tc_vm m, tc_vf a, tc_vf b) { return _mm512_mask_ble
 TC_INLINE float tc_vf_reduce_add(tc_vf a) { return _mm512_reduce_add_ps(a); }
 TC_INLINE float tc_vf_reduce_max(tc_vf a) { return _mm512_reduce_max_ps(a); }
 
+/* Half a vector. */
+typedef __m256 tc_vh;
+TC_INLINE tc_vh tc_vh_set1(float x) { return _mm256_set1_ps(x); }
+TC_INLINE tc_vh tc_vh_load(const float *p) { return _mm256_loadu_ps(p); }
+TC_INLINE void tc_vh_store(float *p, tc_vh v) { _mm256_storeu_ps(p, v); }
+TC_INLINE __m256i tc_vh_first(int64_t n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+TC_INLINE tc_vh tc_vh_load_first(const float *p, int64_t n) { return _mm256_maskload_ps(p, tc_vh_first(n)); }
+TC_INLINE void tc_vh_store_first(float *p, tc_vh v, int64_t n) { _mm256_maskstore_ps(p, tc_vh_first(n), v); }
+TC_INLINE tc_vh tc_vh_add(tc_vh a, tc_vh b) { return _mm256_add_ps(a, b); }
+TC_INLINE tc_vh tc_vh_fma(tc_vh a, tc_vh b, tc_vh c) { return _mm256_fmadd_ps(a, b, c); }
+TC_INLINE tc_vh tc_vh_max(tc_vh a, tc_vh b) { return _mm256_max_ps(a, b); }
+TC_INLINE tc_vh tc_vh_min(tc_vh a, tc_vh b) { return _mm256_min_ps(a, b); }
+
 /* The compiler may fuse no addition with the product. */
 TC_INLINE tc_vf tc_vf_mul_rounded(tc_vf a, tc_vf b) { return tc_vf_keep(tc_vf_mul(a, b)); }
 
@@ -57,6 +72,7 @@ typedef __m512i tc_vi;
 #define TC_ACROSS 0
 #define TC_BOUNDS 0
 #define TC_TAPS 0
+#define TC_HALVES 1
 
 TC_INLINE tc_vi tc_vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
 TC_INLINE tc_vi tc_vi_load(const void *p) { return _mm512_loadu_si512(p); }

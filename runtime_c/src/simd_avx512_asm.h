@@ -9,6 +9,10 @@ TC_INLINE __m512 tc_vf_keep(__m512 v) {
   __asm__("" : "+v"(v));
   return v;
 }
+TC_INLINE __m256 tc_vh_keep(__m256 v) {
+  __asm__("" : "+v"(v));
+  return v;
+}
 
 /* Keeps the compiler from taking two results of this operand for one. */
 TC_INLINE __m512i tc_vi_keep(__m512i v) {

@@ -23,9 +23,15 @@ enum { ATTENTION_QUERIES = 384, ATTENTION_ROWS = 48, ATTENTION_KEYS = 256 };
 /* From one row of scores to the next: not a power of two, so that they do not crowd a few sets of the cache. */
 enum { ATTENTION_STRIDE = ATTENTION_KEYS + 16 };
 
+/* With fewer units than this, heads are halved, for threads to have equal shares of an odd number of them. */
+enum { ATTENTION_FEWEST_UNITS = 8 };
+
 /* How the queries of a head are cut: into equal blocks, each of whole tiles. */
 static int64_t attention_block(const tc_attention_f32_params *p) {
-  const int64_t blocks = tc_ceil_div(p->rows, ATTENTION_QUERIES);
+  int64_t blocks = tc_ceil_div(p->rows, ATTENTION_QUERIES);
+  if (p->rows > ATTENTION_ROWS && p->batch * p->heads * blocks < ATTENTION_FEWEST_UNITS) {
+    blocks *= 2;
+  }
   return blocks ? tc_round_up(tc_ceil_div(p->rows, blocks), 6) : 1;
 }
 
@@ -84,13 +90,18 @@ typedef struct attention_unit {
   float *zeros, *most, *sums, *key_panels, *value_panels, *scores;
 } attention_unit;
 
-static attention_unit attention_unit_at(const tc_call *call, int64_t unit) {
+/* The queries of unit `*unit` and of those before `end` that see the same keys, which are then packed once for as many
+ * queries as there is room for. Moves on to the first unit that is left. */
+static attention_unit attention_unit_at(const tc_call *call, int64_t *unit, int64_t end) {
   const tc_attention_f32_params *p = call->params;
   const int64_t block = attention_block(p), blocks = tc_ceil_div(p->rows, block);
-  const int64_t first = unit % blocks * block, head = unit / blocks % p->heads, batch = unit / blocks / p->heads;
+  const int64_t first = *unit % blocks * block, head = *unit / blocks % p->heads, batch = *unit / blocks / p->heads;
+  const int64_t left = p->causal ? 1 : tc_min(end - *unit, blocks - *unit % blocks);
+  const int64_t together = tc_min(left, ATTENTION_QUERIES / block);
   const int64_t shared = head / p->group;
   const float *mask = call->operands[ATTENTION_MASK];
   const float **rows = call->scratch;
+  *unit += together;
   float *zeros = (float *)(rows + ATTENTION_ROWS), *most = zeros + TC_PANEL, *sums = most + ATTENTION_QUERIES;
   float *key_panels = sums + ATTENTION_QUERIES, *value_panels = key_panels + p->depth * ATTENTION_KEYS;
   return (attention_unit){
@@ -101,7 +112,7 @@ static attention_unit attention_unit_at(const tc_call *call, int64_t unit) {
       .mask = mask ? mask + batch * p->mask_batch + head * p->mask_head + first * p->mask_row : NULL,
       .y = (float *)call->operands[ATTENTION_Y] + batch * p->y_batch + head * p->y_head + first * p->y_row,
       .first = first,
-      .count = tc_min(p->rows - first, block),
+      .count = tc_min(p->rows - first, together * block),
       .rows = rows,
       .zeros = zeros,
       .most = most,
@@ -232,8 +243,8 @@ static void attention_run_unit(const attention_unit *u) {
 }
 
 static void TC_NAME(tc_attention_f32)(const tc_call *call, int64_t begin, int64_t end) {
-  for (int64_t unit = begin; unit < end; unit++) {
-    const attention_unit u = attention_unit_at(call, unit);
+  for (int64_t unit = begin; unit < end;) {
+    const attention_unit u = attention_unit_at(call, &unit, end);
     for (int j = 0; j < TC_PANEL; j++) {
       u.zeros[j] = 0.0f;
     }

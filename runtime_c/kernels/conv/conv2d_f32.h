@@ -47,9 +47,9 @@ static conv_plan conv_plan_make(const tc_conv2d_f32_params *p, int64_t l2_bytes)
     plan.taps = 1;
   }
   const int64_t pixels = p->batch * p->out_height * p->out_width;
-  plan.grid =
-      tc_grid_make(pixels, plan.columns, p->batch * p->height * p->width * p->channels,
-                   plan.taps * plan.depth * p->out_channels, (tc_grid_wish){p->block_rows, p->panel_order, l2_bytes});
+  plan.grid = tc_grid_make(pixels, plan.columns, p->batch * p->height * p->width * p->channels,
+                           plan.taps * plan.depth * p->out_channels,
+                           (tc_grid_wish){p->block_rows, p->panel_order, l2_bytes, p->groups});
   plan.bias_floats = tc_round_up(plan.columns, TC_LANES);
   plan.panel_floats = tc_packed_floats(plan.taps * plan.depth, plan.columns);
   return plan;

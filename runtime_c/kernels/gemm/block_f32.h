@@ -6,6 +6,7 @@
 
 #include "../common/activation.h"
 #include "tile_f32.h"
+#include "tile_half_f32.h"
 
 /* More depth than this and a panel no longer stays in the second-level cache: the depth is then cut into parts. */
 enum { TC_DEPTH_WHOLE = 2048, TC_DEPTH_PART = 1024 };
@@ -31,7 +32,7 @@ typedef struct tc_block_f32 {
  * panel holds of what comes behind it, which is the next panel or the next part of this one. */
 static void tc_block_part(const tc_block_f32 *block, const tc_tile_f32 *first) {
   tc_tile_f32 tile = *first;
-  const tc_tile_f32_fn(*tiles)[TC_TILE_MOST + 1] = block->tiles ? block->tiles : tc_tiles_f32;
+  const tc_tile_f32_fn(*tiles)[TC_TILE_MOST + 1] = block->tiles ? block->tiles : tc_tiles_for(block->columns);
   const int64_t vectors = tc_ceil_div(block->columns, TC_LANES);
   const int64_t number = tc_max(tc_ceil_div(block->row_count, tc_tile_rows[vectors]), 1);
   const int64_t rows = block->row_count / number, longer = block->row_count % number; /* tiles of one row more */

@@ -12,7 +12,7 @@
 enum { GEMM_C, GEMM_A, GEMM_B, GEMM_BIAS, GEMM_RESIDUAL };
 
 static tc_grid gemm_grid(const tc_gemm_f32_params *p, int64_t l2_bytes) {
-  return tc_grid_make(p->m, p->n, p->m * p->k, p->k * p->n, (tc_grid_wish){p->block_rows, p->panel_order, l2_bytes});
+  return tc_grid_make(p->m, p->n, p->m * p->k, p->k * p->n, (tc_grid_wish){p->block_rows, p->panel_order, l2_bytes, 1});
 }
 
 static void TC_NAME(tc_gemm_f32_prepare)(tc_prepare *prepare) {

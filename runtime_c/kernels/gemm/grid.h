@@ -21,9 +21,10 @@ typedef struct tc_grid_wish {
   int64_t block_rows; /* 0 for the kernel's own choice */
   int64_t panel_order;
   int64_t l2_bytes;
+  int64_t products; /* of this size side by side, such as the groups of a convolution */
 } tc_grid_wish;
 
-enum { TC_MOST_BLOCK_ROWS = 1 << 12 };
+enum { TC_MOST_BLOCK_ROWS = 1 << 12, TC_MANY_BLOCKS = 8 };
 
 /* Refuses blocks and orders that do not exist. */
 static void tc_check_grid(tc_prepare *prepare, int64_t block_rows, int64_t panel_order) {
@@ -33,10 +34,23 @@ static void tc_check_grid(tc_prepare *prepare, int64_t block_rows, int64_t panel
              "there is no order of panels %lld", (long long)panel_order);
 }
 
-/* About as many rows a block, in whole tiles, so that only the last tiles are short. */
+/* About as many rows a block: in whole tiles, so that only the last tiles are short, unless there are so few blocks
+ * that a short one at the end would leave threads unequal shares. */
 static int64_t tc_even_block(int64_t rows, int64_t wanted) {
-  const int64_t blocks = tc_max((rows + wanted / 2) / wanted, 1);
-  return tc_max(tc_round_up(tc_ceil_div(rows, blocks), tc_tile_rows[TC_TILE_VECTORS]), 1);
+  const int64_t blocks = tc_max((rows + wanted / 2) / wanted, 1), even = tc_max(tc_ceil_div(rows, blocks), 1);
+  return blocks < TC_MANY_BLOCKS ? even : tc_round_up(even, tc_tile_rows[TC_TILE_VECTORS]);
+}
+
+/* With fewer units than this, some threads have nothing left to do while others finish; but a unit of fewer products
+ * than this costs noticeably more than these. */
+enum { TC_FEWEST_UNITS = 24, TC_FEWEST_PRODUCTS = 1 << 17 };
+
+/* At most `most` rows a block, and fewer where threads would else share the rows unevenly. */
+static int64_t tc_fair_block(int64_t rows, int64_t columns, int64_t products, int64_t right_floats, int64_t most) {
+  const int64_t fair = rows * tc_ceil_div(columns, TC_PANEL) * products / TC_FEWEST_UNITS;
+  const int64_t depth = right_floats / tc_max(columns * products, 1);
+  const int64_t worth = TC_FEWEST_PRODUCTS / (tc_max(depth, 1) * TC_PANEL);
+  return tc_min(most, tc_max(tc_max(fair, worth), 2 * tc_tile_rows[TC_TILE_VECTORS]));
 }
 
 /* left_floats and right_floats: how much of either operand the whole product reads. */
@@ -47,13 +61,14 @@ static tc_grid tc_grid_make(int64_t rows, int64_t columns, int64_t left_floats, 
   if (left_floats > half_l2 && right_floats > half_l2) {
     grid.block_rows = 192; /* neither operand stays in the cache: reuse each panel for more rows */
   }
-  /* Rows first where that reads nothing twice from afar: the threads then own bands of the image in every layer. */
-  grid.panel_outer = left_floats <= half_l2 && right_floats > half_l2;
+  const int64_t most = grid.block_rows;
   if (wish.block_rows) {
     grid.block_rows = wish.block_rows;
   } else {
-    grid.block_rows = tc_even_block(rows, grid.block_rows);
+    grid.block_rows = tc_even_block(rows, tc_fair_block(rows, columns, wish.products, right_floats, most));
   }
+  /* Rows first where that reads nothing twice from afar: the threads then own bands of the image in every layer. */
+  grid.panel_outer = right_floats > half_l2 && (left_floats <= half_l2 || grid.block_rows < most / 2);
   if (wish.panel_order) {
     grid.panel_outer = wish.panel_order == TC_ORDER_PANELS_OUTER;
   }

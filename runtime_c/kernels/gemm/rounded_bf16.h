@@ -42,7 +42,7 @@ static bf16_plan bf16_plan_make(int64_t rows, int64_t columns, int64_t taps, int
     const int64_t fitting = tc_min(tc_max(half_l2 / plan.row_stride, BF16_FEWEST_ROWS), BF16_MOST_ROWS);
     wanted = tc_even_block(rows, stays ? BF16_FEWEST_ROWS : fitting);
   }
-  plan.grid = tc_grid_make(rows, columns, 0, 0, (tc_grid_wish){wanted, TC_ORDER_PANELS_INNER, l2_bytes});
+  plan.grid = tc_grid_make(rows, columns, 0, 0, (tc_grid_wish){wanted, TC_ORDER_PANELS_INNER, l2_bytes, 1});
   return plan;
 }
 
