@@ -143,8 +143,8 @@ static int32_t check_body(const tc_program *program, const tc_control *control, 
 static int32_t check_control(const tc_program *program, const tc_control *control, tc_error *error) {
   const int32_t kind = control->kind, many = 1 << 20;
   if (program->finished || kind < TC_CONTROL_IF || kind > TC_CONTROL_LOOP || control->carried < 0 ||
-      control->captured < 0 || control->results < control->carried || control->carried > many ||
-      control->captured > many || control->results > many || (kind == TC_CONTROL_IF && control->carried)) {
+      control->captured < 0 || control->results < control->carried || control->captured > many ||
+      control->results > many || (kind == TC_CONTROL_IF && control->carried)) {
     return tc_error_set(error, TC_INVALID, "there is no such control flow, or the program is finished");
   }
   const int32_t operands = tc_control_operands(control);

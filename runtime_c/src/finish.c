@@ -52,7 +52,6 @@ static void bound_operand(const tc_program *program, tc_instance *instance, tc_p
   }
   const int64_t extent = prepare->extents[index];
   const int32_t alignment = prepare->alignments[index];
-  TC_REQUIRE(prepare, extent >= 0, "operand %d: the kernel did not state what it touches", index);
   if (extent == 0) {
     return;
   }
@@ -86,16 +85,18 @@ static const void *constant_data(const tc_program *program, const tc_instance *i
 /* Runs the prepare hook. */
 static void ask(const tc_program *program, const tc_instance *instance, const tc_step *step, tc_prepare *prepare) {
   for (int i = 0; i < TC_MAX_OPERANDS; i++) {
-    prepare->extents[i] = -1;
     prepare->alignments[i] = 1;
   }
   for (int i = 0; i < step->operand_count; i++) {
+    prepare->extents[i] = tc_present(prepare, i) ? TC_MAX_BYTES + 1 : 0;
     prepare->constants[i] = constant_data(program, instance, &step->operands[i]);
     prepare->constant_bytes[i] =
         prepare->constants[i] ? available(program, instance, &step->operands[i]) - step->operands[i].offset : 0;
   }
   program->isa->kernels[step->kernel].prepare(prepare);
 }
+
+static bool is_size(int64_t number) { return number >= 0 && number <= TC_MAX_BYTES; }
 
 /* Runs it and checks everything that it stated. */
 static void prepare_step(const tc_program *program, tc_instance *instance, const tc_step *step, tc_prepare *prepare) {
@@ -106,13 +107,13 @@ static void prepare_step(const tc_program *program, tc_instance *instance, const
   }
   TC_REQUIRE(prepare, !step->finds || prepare->extents[step->found_operand] >= (int64_t)sizeof(int64_t),
              "operand %d is too small for a size", step->found_operand);
-  TC_REQUIRE(prepare,
-             prepare->units >= 0 && prepare->units <= TC_MAX_BYTES && prepare->state_bytes <= TC_MAX_BYTES &&
-                 prepare->scratch_bytes <= TC_MAX_BYTES,
-             "the call is too large");
+  const int64_t figures[] = {prepare->units, prepare->state_bytes, prepare->scratch_bytes};
+  for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++) {
+    TC_REQUIRE(prepare, is_size(figures[i]), "the call is too large");
+  }
   double bytes = 0;
   for (int i = 0; i < step->operand_count; i++) {
-    bytes += (double)tc_max(prepare->extents[i], 0);
+    bytes += (double)prepare->extents[i];
   }
   const double cost = prepare->cost > (double)prepare->units ? prepare->cost : (double)prepare->units;
   TC_REQUIRE(prepare, cost <= most_cost(bytes), "the call would take %.3g operations for %.3g bytes", cost, bytes);
@@ -471,8 +472,8 @@ static void drop_tables(tc_program *program) {
 }
 
 int32_t tc_program_typical(tc_program *program, const int64_t *symbols, tc_error *error) {
-  if (!tc_program_is_symbolic(program) || program->finished || program->own.values) {
-    return tc_error_set(error, TC_INVALID, "the program is finished, has no symbols, or has its sizes already");
+  if (!tc_program_is_symbolic(program) || program->own.values) {
+    return tc_error_set(error, TC_INVALID, "the program has no symbols, or has its sizes already");
   }
   if (order_pieces(program, error)) {
     return error->code;

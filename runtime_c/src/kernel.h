@@ -39,7 +39,7 @@ typedef struct tc_prepare {
   const void *constants[TC_MAX_OPERANDS];  /* data of operands in the constant space, otherwise NULL */
   int64_t constant_bytes[TC_MAX_OPERANDS]; /* how much of it there is */
 
-  int64_t extents[TC_MAX_OPERANDS];    /* bytes touched, from the operand's offset on; -1 until stated */
+  int64_t extents[TC_MAX_OPERANDS];    /* bytes touched, from the operand's offset on; 2^48 + 1 until stated */
   int32_t alignments[TC_MAX_OPERANDS]; /* element size in bytes */
   tc_reach reaches[TC_MAX_OPERANDS];
   int64_t units;                 /* independent units of work */

@@ -162,7 +162,7 @@ static const void *bytes_of(reader *r, int64_t *bytes) {
 static const char *text(reader *r) {
   int64_t bytes;
   const char *found = bytes_of(r, &bytes);
-  if (failed(r) || bytes < 1 || found[bytes - 1] || memchr(found, 0, (size_t)bytes - 1)) {
+  if (failed(r) || memchr(found, 0, (size_t)bytes) != found + bytes - 1) {
     fail(r, "a text has no end");
     return "";
   }
@@ -421,9 +421,10 @@ static void check_grown(reader *r, const tc_program *program) {
       if (operand->space != TC_OUTPUT || !is_grown(program, operand->index)) {
         continue;
       }
-      if (i < first || step->control->growths[i - first].rank < 0 || made[operand->index]++) {
-        fail(r, "an output is used whose size only the end of a run shows, or made twice");
+      if (i < first || step->control->growths[i - first].rank < 0) {
+        fail(r, "an output is used whose size only the end of a run shows");
       }
+      made[operand->index]++;
     }
   }
   for (int32_t o = 0; made && o < program->output_count; o++) {
@@ -444,9 +445,6 @@ static void read_programs(reader *r) {
     }
     module->program_count = i + 1;
     while (read_call(r, module->programs[i], i)) {
-    }
-    if (!failed(r) && !module->programs[i]->finished) {
-      fail(r, "a program has no end");
     }
     if (!failed(r)) {
       check_grown(r, module->programs[i]);
@@ -701,7 +699,7 @@ static void read_arrays(reader *r, const tc_member *tensors) {
   r->arrays = numbers(r, 2 * count);
   for (int64_t i = 0; i < count && !failed(r); i++) {
     const int64_t offset = r->arrays[2 * i], bytes = r->arrays[2 * i + 1];
-    if (offset < 0 || bytes < 0 || offset > r->data_bytes || bytes > r->data_bytes - offset) {
+    if (offset < 0 || bytes < 0 || bytes > r->data_bytes - offset) {
       fail(r, "an array does not lie in the file");
     }
   }

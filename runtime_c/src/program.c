@@ -311,8 +311,8 @@ int32_t tc_program_buffer_size(tc_program *program, int32_t space, int32_t index
 }
 
 static int32_t add_fixup(tc_program *program, tc_fixup fixup, tc_error *error) {
-  if (program->finished || !program->step_count || !tc_is_value(program, fixup.value)) {
-    return tc_error_set(error, TC_INVALID, "there is no value %lld, or no instruction that it could be a part of",
+  if (program->finished || !tc_is_value(program, fixup.value)) {
+    return tc_error_set(error, TC_INVALID, "there is no value %lld, or the program is finished",
                         (long long)fixup.value);
   }
   if (!tc_reserve((void **)&program->fixups, program->fixup_count, &program->fixup_capacity, sizeof(tc_fixup))) {
@@ -334,7 +334,7 @@ int32_t tc_note_value(tc_program *program, int64_t value, tc_error *error) {
 
 int32_t tc_program_parameter(tc_program *program, int64_t byte, int64_t value, tc_error *error) {
   const tc_step *step = program->step_count ? &program->own.steps[program->step_count - 1] : NULL;
-  if (!step || step->control || byte < 0 || byte % 8 || byte + 8 > tc_kernel_infos[step->kernel].params_size) {
+  if (!step || step->control || byte < 0 || byte % 8 || byte > tc_kernel_infos[step->kernel].params_size - 8) {
     return tc_error_set(error, TC_INVALID, "there is no parameter at byte %lld", (long long)byte);
   }
   return add_fixup(program, (tc_fixup){.kind = TC_FIXUP_PARAMETER, .place = byte, .value = value}, error);

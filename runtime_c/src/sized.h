@@ -32,7 +32,7 @@ static int tc_run_sized(const tc_sized *kernel, tc_call *call, const tc_operand 
   tc_error error = {.code = TC_OK};
   tc_prepare prepare = {.params = call->params, .operands = spaces, .l2_bytes = call->l2_bytes, .error = &error};
   for (int32_t i = 0; i < TC_MAX_OPERANDS; i++) {
-    prepare.extents[i] = -1;
+    prepare.extents[i] = TC_MAX_BYTES + 1;
     const bool is_constant = i < kernel->operands && spaces[i].space == TC_CONSTANT;
     prepare.constants[i] = is_constant ? call->operands[i] : NULL;
     prepare.constant_bytes[i] = is_constant && call->operands[i] ? bytes[i] : 0;

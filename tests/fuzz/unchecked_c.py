@@ -3,9 +3,10 @@
 With names of files, such as ``pad.h``, only the checks in them are left out.
 
 A check is what ``TC_REQUIRE`` demands, a condition whose branch returns an error of the class TC_INVALID or fails the
-reader of a description, and the range of a number that this reads; each part of a condition that is joined with ``&&``
-or ``||`` is left out by itself, too. A copy of the checkout gets one build in which
-the environment variable TC_LEFT_OUT names the check that is not made. The tests run in a forked child for each.
+reader of a description, and the range of a number that this reads. Of a condition that ``&&`` or ``||`` joins, each
+part is a check, and the whole is none: a test that notices a part notices the whole. A copy of the checkout gets one
+build in which the environment variable TC_LEFT_OUT names the check that is not made. The tests run in a forked child
+for each.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ TESTS = [
     f"{FOLDER}/test_{name}.py"
     for name in (
         "refusals",
+        "misuse",
         "errors",
         "symbolic_programs",
         "control_flow",
@@ -40,12 +42,16 @@ TESTS = [
         "library",
     )
 ]
-"""What has to fail; the first one notices most of what kernels check, the others what the rest of the runtime does."""
+"""What has to fail; the first one notices most of what kernels check, the second what the rest of the runtime does."""
 LOADING = ("module", "session", "archive")
 """The sources of programs without Python."""
 LOADED = (
     "test_each_check_of_a_record_answers_as_often_as_before",
     "test_damaged_files",
+    "test_records_that_are_cut_off",
+    "test_numbers_of_a_record_that_are_out_of_range",
+    "test_scratch_of_functions_that_is_out_of_range",
+    "test_arrays_without_a_beginning",
     "test_what_does_not_fit_is_an_error",
     "test_sessions_say_what_is_wrong",
     "test_limits",
@@ -118,17 +124,17 @@ class Rewriting:
         return len(self.checks) - 1
 
     def _condition(self, where: str, text: str, passes: bool) -> str:
-        """Return a condition that holds (``passes``) or does not, where it is left out, and so do its parts."""
+        """Return a condition that holds (``passes``) or does not, where it is left out: each of its parts by itself."""
         parts = _parts(text)
-        neutral = len(parts) > 1 and (parts[1] == "&&") == passes
-        if neutral:  # a conjunct that is always true, or an alternative that never is
-            for i in range(0, len(parts), 2):
-                if parts[i].strip() not in NO_CHECKS:
-                    parts[i] = self._switched(where, parts[i], passes)
-        return self._switched(where, "".join(parts), passes, name=text)
+        if len(parts) == 1 or (parts[1] == "&&") != passes:
+            return self._switched(where, text, passes)
+        for i in range(0, len(parts), 2):  # a conjunct that is always true, or an alternative that never is
+            if parts[i].strip() not in NO_CHECKS:
+                parts[i] = self._switched(where, parts[i], passes)
+        return "".join(parts)
 
-    def _switched(self, where: str, text: str, passes: bool, name: str = "") -> str:
-        number = self._number(where, name or text)
+    def _switched(self, where: str, text: str, passes: bool) -> str:
+        number = self._number(where, text)
         return f"(({text}) || tc_left_out({number}))" if passes else f"(({text}) && !tc_left_out({number}))"
 
     def source(self, path: str, text: str) -> str:

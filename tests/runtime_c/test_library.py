@@ -273,12 +273,12 @@ def test_models_that_need_python_say_so() -> None:
         CModule(module.to_bytes())
 
 
-def with_record(contents: bytes, record: bytes) -> bytes:
-    """The file with another record, and checksums that fit."""
+def with_record(contents: bytes, record: bytes, member: str = MEMBER) -> bytes:
+    """The file with another record, or another member, and checksums that fit."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(contents)) as old, zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as new:
         for info in old.infolist():
-            new.writestr(zipfile.ZipInfo(info.filename), record if info.filename == MEMBER else old.read(info))
+            new.writestr(zipfile.ZipInfo(info.filename), record if info.filename == member else old.read(info))
     return buffer.getvalue()
 
 
@@ -303,6 +303,81 @@ def record_of(contents: bytes) -> bytes:
 def test_damaged_files(change, message: str) -> None:
     with pytest.raises(LibraryError, match=message):
         CModule(change(module_of(MLP).to_bytes()))
+
+
+def test_records_that_are_cut_off() -> None:
+    contents = module_of(MLP).to_bytes()
+    record = record_of(contents)
+    for end in range(8, len(record), 8):
+        with pytest.raises(LibraryError, match=r"it ends too early|a number is out of range"):
+            CModule(with_record(contents, record[:end]))
+
+
+def as_words(*parts: int | str) -> list[int]:
+    """Numbers, and texts, as a record holds them."""
+    found: list[int] = []
+    for part in parts:
+        if isinstance(part, int):
+            found.append(part)
+        else:
+            data = part.encode() + b"\0"
+            found += [len(data), *struct.unpack(f"<{-(-len(data) // 8)}q", data + bytes(-len(data) % 8))]
+    return found
+
+
+def edited(contents: bytes, place: tuple[int | str, ...], changes: dict[int, int], last: bool = False) -> bytes:
+    """The file whose record has other words so far behind the begin of ``place``, its first or last one."""
+    record = record_of(contents)
+    words, wanted = list(struct.unpack(f"<{len(record) // 8}q", record)), as_words(*place)
+    begins = [i for i in range(len(words)) if words[i : i + len(wanted)] == wanted]
+    for behind, word in changes.items():
+        words[begins[-1 if last else 0] + behind] = word
+    return with_record(contents, struct.pack(f"<{len(words)}q", *words))
+
+
+GIVEN = """m (float[3] x, float[3] d) => (float[3] y) <float[3] d = {1, 2, 3}>
+{ y = Add(x, d) }"""
+CACHE = """m (float[4, 3] cache, float[1, 3] row, int64[1, 1] at) => (float[4, 3] next)
+{ next = ScatterND(cache, at, row) }"""
+TOO_LARGE = (1 << 48) + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "changes", "last", "message"),
+    [
+        (MLP, ("N",), {0: 0}, False, "a text has no end"),
+        (MLP, ("N",), {1: 0}, False, "a text has no end"),
+        (MLP, ("N",), {1: ord("N") * 257}, False, "a text has no end"),
+        (GIVEN, ("float32", 1, -1, 3), {4: 4}, False, "a constant does not have the bytes of its type"),
+        (MLP, ("float32", 2, 0, -1, -1, 4), {6: -2}, False, "a number is out of range"),
+        (MLP, ("float32", 2, 0, -1, -1, 4), {6: TOO_LARGE}, False, "a number is out of range"),
+        (MLP, ("float32", 2), {3: 1000}, True, "there is no such size"),
+        (CACHE, (1, "c_0"), {-1: 1}, True, "a number is out of range"),
+        (CACHE, (1, "c_0"), {-1: -1}, True, "a number is out of range"),
+        (CACHE, (1, "c_0"), {-2: 3}, True, "a number is out of range"),
+    ],
+)
+def test_numbers_of_a_record_that_are_out_of_range(
+    text: str, place: tuple[int | str, ...], changes: dict[int, int], last: bool, message: str
+) -> None:
+    contents = module_of(text).to_bytes()
+    CModule(edited(contents, place, {}))
+    with pytest.raises(LibraryError, match=message):
+        CModule(edited(contents, place, changes, last))
+
+
+def test_scratch_of_functions_that_is_out_of_range() -> None:
+    contents, functions = module_of(GIVEN).to_bytes(), [("c_0", library()[0].cast("void *", 1))]
+    CModule(edited(contents, ("c_0",), {2: -1, 5: TOO_LARGE - 1}), functions)  # a function in place of the program
+    for scratch in (-1, TOO_LARGE):
+        with pytest.raises(LibraryError, match="a number is out of range"):
+            CModule(edited(contents, ("c_0",), {2: -1, 5: scratch}), functions)
+
+
+@pytest.mark.parametrize("arrays", [b"", bytes(7), struct.pack("<Q", 1) + b"", struct.pack("<Q", 1 << 63) + bytes(64)])
+def test_arrays_without_a_beginning(arrays: bytes) -> None:
+    with pytest.raises(LibraryError, match="its arrays have no beginning"):
+        CModule(with_record(module_of(MLP).to_bytes(), arrays, "arrays.safetensors"))
 
 
 EDITS = int(os.environ.get("TINYCOMP_EDITS", "150"))

@@ -1,0 +1,395 @@
+"""Calls of the C interface that Python's binding never makes: each is refused, and the message says what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from tinycomp.runtime.native.library import address, ffi, kernel_named, lib
+
+MOST = 1 << 48
+"""TC_MAX_BYTES."""
+FAR = (1 << 31) - 1
+NOTHING = ffi.NULL
+NONE, INPUT, OUTPUT, CONSTANT, ARENA = (
+    lib.TC_NONE, lib.TC_INPUT, lib.TC_OUTPUT, lib.TC_CONSTANT, lib.TC_ARENA
+)  # fmt: skip
+IF, LOOP = lib.TC_CONTROL_IF, lib.TC_CONTROL_LOOP
+CONSTANT_FORMULA, ADD = lib.TC_FORMULA_CONSTANT, lib.TC_FORMULA_ADD
+COPY, GEMM, MATMUL = (kernel_named(name) for name in ("copy", "gemm_f32", "matmul_f32"))
+ONE = {f"{name}{i}": 1 for name in ("size", "to_stride", "from_stride") for i in range(8)} | {"element_size": 8}
+"""Parameters of a copy of one element of eight bytes."""
+
+
+class RefusedError(Exception):
+    """What the C runtime says when it refuses a call."""
+
+
+def check(status: int, error: Any) -> None:
+    if status:
+        raise RefusedError(ffi.string(error.message).decode())
+
+
+class Draft:
+    """A program that is described by calls of the C functions, without any check of Python's."""
+
+    def __init__(self, symbols: tuple[int, int] | None = None, inputs: int = 2, outputs: int = 1) -> None:
+        out, self.error = ffi.new("tc_program **"), ffi.new("tc_error *")
+        check(lib.tc_program_create(NOTHING, inputs, outputs, out, self.error), self.error)
+        self.handle = ffi.gc(out[0], lib.tc_program_destroy)
+        self.kept: list[Any] = []
+        if symbols is not None:
+            self.tell("symbols", *symbols)
+
+    def tell(self, call: str, *arguments: Any) -> Draft:
+        """Make a call of the interface, ``tc_program_...``."""
+        check(getattr(lib, f"tc_program_{call}")(self.handle, *arguments, self.error), self.error)
+        return self
+
+    def append(self, kernel: Any = COPY, operands: Sequence[Any] = ((OUTPUT,), (INPUT,)), **params: float) -> Draft:
+        """Append a call of a kernel: without others, a copy of eight bytes."""
+        known = ONE if kernel is COPY else dict.fromkeys(kernel.fields, 0)
+        values = kernel.make_params(known | params, "a test")
+        places = ffi.new("tc_operand[]", list(operands))
+        return self.tell("append", kernel.index, places, len(operands), values, ffi.sizeof(kernel.ctype))
+
+    def control(self, bodies: Sequence[Draft | None] = (), **fields: Any) -> Draft:
+        """Append control flow: without other fields, an IF with one captured operand and one result."""
+        operands = fields.pop("operands", [(INPUT, 1), (INPUT,), (OUTPUT,)])
+        nbytes = fields.pop("nbytes", [1, 8, 8])
+        extent = ffi.new("tc_extent[]", [(-1, 8)] * 8)
+        programs = [*bodies, *[finished() for _ in range(2 - len(bodies))]]
+        held = [
+            ffi.new("tc_body[]", [
+                (NOTHING if body is None else body.handle, extent, NOTHING, extent) for body in programs
+            ]),
+            ffi.new("tc_operand[]", [*operands, *[(NONE,)] * (8 - len(operands))]),
+            ffi.new("tc_extent[]", [*[(-1, n) for n in nbytes], *[(-1, 0)] * (8 - len(nbytes))]),
+        ]  # fmt: skip
+        known = {"kind": IF, "captured": 1, "results": 1, "bodies": held[0], "operands": held[1], "bytes": held[2]}
+        self.kept.append(programs)
+        return self.tell("control", ffi.new("tc_control *", known | fields))
+
+    def context(self, threads: int = 1) -> Any:
+        """Return a context, which keeps the program."""
+        out = ffi.new("tc_context **")
+        check(lib.tc_context_create(self.handle, threads, out, self.error), self.error)
+        self.kept.append(context := ffi.gc(out[0], lib.tc_context_destroy))
+        return context
+
+    def resize(self, *symbols: int) -> None:
+        """Make a new context ready for sizes."""
+        sizes = ffi.new("int64_t[]", symbols)
+        check(lib.tc_context_resize(self.context(), sizes, True, self.error), self.error)
+
+    def run(self, context: Any, output: Any) -> None:
+        """Run on inputs of zeros."""
+        zeros = ffi.new("int64_t[8]")
+        inputs, outputs = ffi.new("void *[]", [zeros, zeros]), ffi.new("void *[]", [output])
+        check(lib.tc_run(self.handle, context, NOTHING, inputs, outputs, self.error), self.error)
+
+    def finish(self, *typical: int) -> Draft:
+        """Finish the program, for typical sizes if it has any."""
+        if typical:
+            self.tell("typical", ffi.new("int64_t[]", typical))
+        return self.tell("finish", NOTHING, 0)
+
+
+def static() -> Draft:
+    return Draft()
+
+
+def copied() -> Draft:
+    return Draft(inputs=1).append()
+
+
+def finished() -> Draft:
+    return copied().finish()
+
+
+def sized() -> Draft:
+    """A size as value 0, and 8 as value 1, which the input has in bytes."""
+    draft = Draft((1, 0)).tell("formula", CONSTANT_FORMULA, 8, 0, 0)
+    return draft.tell("buffer_size", INPUT, 0, 1).tell("buffer_size", INPUT, 1, 1).tell("buffer_size", OUTPUT, 0, 1)
+
+
+def appended() -> Draft:
+    return sized().append()
+
+
+def settled() -> Draft:
+    return sized().tell("typical", ffi.new("int64_t[]", [8]))
+
+
+def done() -> Draft:
+    return sized().finish(8)
+
+
+def tabled() -> Draft:
+    """A program over sizes with a constant of two words."""
+    draft = sized()
+    draft.kept.append(words := ffi.new("int64_t[2]"))
+    return draft.tell("add_constant", words, 16, False)
+
+
+def finding(found: int = 2) -> Draft:
+    """A program that may find sizes, and whose last instruction writes a word of the arena."""
+    draft = Draft((1, found)).tell("formula", CONSTANT_FORMULA, 8, 0, 0)
+    draft.tell("piece", 1 + found, NOTHING, 0)
+    return draft.append(COPY, [(ARENA,), (INPUT,)])
+
+
+def one_found() -> Draft:
+    """A finished program that finds out a size, and otherwise fits as a body."""
+    draft = Draft((0, 1), 1).tell("formula", CONSTANT_FORMULA, 8, 0, 0)
+    draft.tell("buffer_size", INPUT, 0, 1).tell("buffer_size", OUTPUT, 0, 1).tell("piece", 1, NOTHING, 0)
+    return draft.append(COPY, [(ARENA,), (INPUT,)]).tell("finds", 0, 0, 1).finish(8)
+
+
+def branching() -> Draft:
+    """A program over sizes with an instruction that is control flow."""
+    return sized().control()
+
+
+def found_in_control() -> Draft:
+    draft = Draft((1, 1)).tell("formula", CONSTANT_FORMULA, 8, 0, 0).tell("piece", 2, NOTHING, 0)
+    return draft.control(operands=[(ARENA,), (INPUT,), (OUTPUT,)])
+
+
+def without_bias() -> Draft:
+    draft = tabled()
+    params = {"m": 1, "n": 1, "k": 1, "lda": 1, "ldc": 1}
+    return draft.append(GEMM, [(OUTPUT,), (INPUT,), (CONSTANT,), (NONE,), (NONE,)], **params)
+
+
+def place(*operand: int) -> Any:
+    return ffi.new("tc_operand *", operand)
+
+
+NO_SYMBOLS = "a program cannot have .* symbols, or has some or instructions already"
+NO_FORMULA = "there is no formula .*, or the program has no symbols or all its sizes"
+NO_PIECE = "a piece of the arena of unknown size, or behind instructions"
+NO_BUFFER = "there is no buffer .* in space .*, or no value .*, or they come behind instructions"
+NO_PARAMETER = "there is no parameter at byte"
+NO_OPERAND = "there is no operand"
+NO_SETUP = "no program over sizes, or it has no .* instructions"
+FINDS_NOTHING = "the last instruction finds out no symbol .* in operand"
+NO_WORD = "constant .* has no word .*, or it comes behind instructions"
+NO_CONSTANT = "a constant of .* bytes cannot be added"
+NO_KERNEL = "there is no kernel .*, or the program is finished"
+NO_PLACE = "output .* cannot lie there"
+NOT_FINISHED = "an arena of .* bytes, or a program finished twice"
+
+CALLS: list[tuple[Callable[[], Draft], str, tuple[Any, ...], str]] = [
+    (finished, "add_constant", (ffi.new("char[8]"), 8, False), NO_CONSTANT),
+    (static, "add_constant", (ffi.new("char[8]"), -1, False), NO_CONSTANT),
+    (static, "add_constant", (ffi.new("char[8]"), MOST + 1, False), NO_CONSTANT),
+    (static, "add_constant", (NOTHING, 8, False), NO_CONSTANT),
+    (static, "append", (-1, NOTHING, 0, NOTHING, 0), NO_KERNEL),
+    (static, "append", (lib.tc_kernel_count(), NOTHING, 0, NOTHING, 0), NO_KERNEL),
+    (static, "append", (COPY.index, NOTHING, 2, NOTHING, 8), "2 operands and 8 bytes of parameters, not 2 and"),
+    (lambda: Draft().finish(), "symbols", (1, 0), NO_SYMBOLS),
+    (copied, "symbols", (1, 0), NO_SYMBOLS),
+    (sized, "symbols", (1, 0), NO_SYMBOLS),
+    (static, "symbols", (-1, 2), NO_SYMBOLS),
+    (static, "symbols", (2, -1), NO_SYMBOLS),
+    (static, "symbols", (lib.TC_MAX_SYMBOLS + 1, 0), NO_SYMBOLS),
+    (static, "symbols", (1, lib.TC_MAX_SYMBOLS + 1), NO_SYMBOLS),
+    (static, "symbols", (0, 0), NO_SYMBOLS),
+    (settled, "formula", (CONSTANT_FORMULA, 8, 0, 0), NO_FORMULA),
+    (static, "formula", (CONSTANT_FORMULA, 8, 0, 0), NO_FORMULA),
+    (sized, "formula", (-1, 0, 0, 0), NO_FORMULA),
+    (sized, "formula", (8, 0, 0, 0), NO_FORMULA),
+    (sized, "formula", (ADD, 0, 2, 0), "a formula of value 2, which comes later"),
+    (sized, "formula", (CONSTANT_FORMULA, MOST + 1, 0, 0), f"a size of {MOST + 1}"),
+    (sized, "formula", (CONSTANT_FORMULA, -MOST - 1, 0, 0), f"a size of -{MOST + 1}"),
+    (settled, "piece", (0, NOTHING, 0), NO_PIECE),
+    (appended, "piece", (0, NOTHING, 0), NO_PIECE),
+    (sized, "piece", (2, NOTHING, 0), NO_PIECE),
+    (sized, "piece", (0, NOTHING, -1), NO_PIECE),
+    (settled, "buffer_size", (INPUT, 0, 0), NO_BUFFER),
+    (appended, "buffer_size", (INPUT, 0, 0), NO_BUFFER),
+    (sized, "buffer_size", (INPUT, -1, 0), NO_BUFFER),
+    (sized, "buffer_size", (INPUT, 2, 0), NO_BUFFER),
+    (sized, "buffer_size", (ARENA, 0, 0), NO_BUFFER),
+    (sized, "buffer_size", (INPUT, 0, 2), NO_BUFFER),
+    (sized, "parameter", (0, 0), NO_PARAMETER),
+    (branching, "parameter", (0, 0), NO_PARAMETER),
+    (appended, "parameter", (-8, 0), NO_PARAMETER),
+    (appended, "parameter", (4, 0), NO_PARAMETER),
+    (appended, "parameter", (ffi.sizeof(COPY.ctype), 0), NO_PARAMETER),
+    (appended, "parameter", ((1 << 63) - 8, 0), NO_PARAMETER),
+    (appended, "parameter", (0, 2), "there is no value 2, or the program is finished"),
+    (lambda: appended().finish(8), "parameter", (0, 0), "there is no value 0, or the program is finished"),
+    (sized, "offset", (0, 0), NO_OPERAND),
+    (appended, "offset", (-FAR, 0), NO_OPERAND),
+    (appended, "offset", (FAR, 0), NO_OPERAND),
+    (without_bias, "offset", (3, 0), NO_OPERAND),
+    (done, "setup", (0,), NO_SETUP),
+    (static, "setup", (0,), NO_SETUP),
+    (sized, "setup", (-1,), NO_SETUP),
+    (sized, "setup", (1,), NO_SETUP),
+    (appended, "setup", (1,), r"instruction 0 \(copy\) does not follow from sizes alone"),
+    (branching, "setup", (1,), r"instruction 0 \(if\) does not follow from sizes alone"),
+    (lambda: finding().tell("typical", ffi.new("int64_t[3]")), "finds", (0, 1, 0), FINDS_NOTHING),
+    (lambda: Draft((1, 1)), "finds", (0, 1, 0), FINDS_NOTHING),
+    (found_in_control, "finds", (0, 1, 0), FINDS_NOTHING),
+    (lambda: finding().tell("finds", 0, 1, 0), "finds", (0, 2, 0), FINDS_NOTHING),
+    (finding, "finds", (-FAR, 1, 0), FINDS_NOTHING),
+    (finding, "finds", (FAR, 1, 0), FINDS_NOTHING),
+    (finding, "finds", (1, 1, 0), FINDS_NOTHING),
+    (lambda: finding().append(), "finds", (0, 1, 0), FINDS_NOTHING),
+    (finding, "finds", (0, 2, 0), FINDS_NOTHING),
+    (lambda: finding(0), "finds", (0, 1, 0), FINDS_NOTHING),
+    (finding, "finds", (0, 1, 4), FINDS_NOTHING),
+    (tabled, "word", (-FAR, 0, 0), NO_WORD),
+    (tabled, "word", (FAR, 0, 0), NO_WORD),
+    (tabled, "word", (0, -1, 0), NO_WORD),
+    (tabled, "word", (0, 2, 0), NO_WORD),
+    (tabled, "word", (0, 0, 2), NO_WORD),
+    (lambda: tabled().append(), "word", (0, 0, 0), NO_WORD),
+    (lambda: tabled().tell("typical", ffi.new("int64_t[]", [8])), "word", (0, 0, 0), NO_WORD),
+    (static, "leaves", (0, place(ARENA), 0, 0, NOTHING), NO_PLACE),
+    (finding, "leaves", (-1, place(ARENA), 0, 0, NOTHING), NO_PLACE),
+    (finding, "leaves", (1, place(ARENA), 0, 0, NOTHING), NO_PLACE),
+    (finding, "leaves", (0, place(INPUT), 0, 0, NOTHING), NO_PLACE),
+    (finding, "leaves", (0, place(ARENA, 1), 0, 0, NOTHING), NO_PLACE),
+    (finding, "leaves", (0, place(ARENA), 4, 0, NOTHING), NO_PLACE),
+    (finding, "leaves", (0, place(ARENA), 0, -1, NOTHING), NO_PLACE),
+    (finding, "leaves", (0, place(ARENA), 0, lib.TC_MAX_RANK + 1, ffi.new("int64_t[9]")), NO_PLACE),
+    (finding, "leaves", (0, place(ARENA), 0, 1, ffi.new("int64_t[]", [4])), NO_PLACE),
+    (static, "typical", (ffi.new("int64_t[1]"),), "the program has no symbols, or has its sizes already"),
+    (settled, "typical", (ffi.new("int64_t[1]"),), "the program has no symbols, or has its sizes already"),
+    (finished, "finish", (NOTHING, 0), NOT_FINISHED),
+    (static, "finish", (NOTHING, -1), NOT_FINISHED),
+    (static, "finish", (NOTHING, MOST + 1), NOT_FINISHED),
+]
+
+
+@pytest.mark.parametrize(("draft", "call", "arguments", "message"), CALLS)
+def test_descriptions_that_are_refused(draft: Callable[[], Draft], call: str, arguments: Any, message: str) -> None:
+    with pytest.raises(RefusedError, match=message):
+        draft().tell(call, *arguments)
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(-1, 0), (0, -1)])
+def test_programs_have_no_fewer_than_no_buffers(inputs: int, outputs: int) -> None:
+    with pytest.raises(RefusedError, match="a negative number of inputs or outputs"):
+        Draft(None, inputs, outputs)
+
+
+def test_nothing_is_appended_to_a_finished_program() -> None:
+    with pytest.raises(RefusedError, match=NO_KERNEL):
+        finished().append()
+
+
+NO_CONTROL = "there is no such control flow, or the program is finished"
+NO_BODY = "a body is not finished, or does not take or give what it must"
+
+
+@pytest.mark.parametrize(
+    ("draft", "bodies", "fields", "message"),
+    [
+        (lambda: static().finish(), (), {}, NO_CONTROL),
+        (static, (), {"kind": IF - 1}, NO_CONTROL),
+        (static, (), {"kind": LOOP + 1}, NO_CONTROL),
+        (static, (), {"kind": LOOP, "carried": -1}, NO_CONTROL),
+        (static, (), {"captured": -1}, NO_CONTROL),
+        (static, (), {"captured": (1 << 20) + 1}, NO_CONTROL),
+        (static, (), {"results": (1 << 20) + 1}, NO_CONTROL),
+        (static, (), {"kind": LOOP, "carried": 1, "results": 0}, NO_CONTROL),
+        (static, (), {"carried": 1}, NO_CONTROL),
+        (static, (None,), {}, NO_BODY),
+        (static, (copied,), {}, NO_BODY),
+        (static, (one_found,), {}, NO_BODY),
+        (static, (lambda: Draft(None, 2).append().finish(),), {}, NO_BODY),
+        (static, (lambda: Draft(None, 1, 2).append().finish(),), {}, NO_BODY),
+    ],
+)
+def test_control_flow_that_is_refused(draft: Callable[[], Draft], bodies: Any, fields: Any, message: str) -> None:
+    with pytest.raises(RefusedError, match=message):
+        draft().control([body and body() for body in bodies], **fields)
+
+
+def moved(shift: int = -16) -> Draft:
+    """A program over sizes with a value, the size and ``shift``, for an offset."""
+    draft = sized().tell("formula", CONSTANT_FORMULA, shift, 0, 0)
+    return draft.tell("formula", ADD, 0, 2, 0)
+
+
+@pytest.mark.parametrize("described", [Draft.append, Draft.control], ids=["kernel", "control flow"])
+def test_offsets_that_sizes_make_negative(described: Callable[[Draft], Draft]) -> None:
+    draft = described(moved()).tell("offset", 1, 3).finish(16)
+    draft.resize(16)
+    with pytest.raises(
+        RefusedError, match=r"operand 1: offset -8 is out of range|operand 1 ends at byte 0 of a buffer"
+    ):
+        draft.resize(8)
+
+
+def test_pieces_of_the_arena_beyond_all_memory() -> None:
+    draft = Draft((1, 0)).tell("piece", 0, NOTHING, 0).tell("piece", 0, ffi.new("int64_t[1]"), 1).finish(8)
+    draft.resize(8)
+    with pytest.raises(RefusedError, match="the sizes are too large, or one is negative"):
+        draft.resize(MOST)
+
+
+def test_constants_that_are_not_aligned() -> None:
+    data = ffi.new("int64_t[2]")
+    draft = static().tell("add_constant", ffi.cast("char *", data) + 4, 8, False)
+    with pytest.raises(RefusedError, match="operand 1: the constant is not aligned to its element size"):
+        draft.append(COPY, [(OUTPUT,), (CONSTANT,)]).finish()
+
+
+def test_calls_that_need_more_scratch_than_there_can_be() -> None:
+    shape = ffi.new("tc_isa_shape *")
+    assert lib.tc_isa_describe(lib.tc_isa_default(), shape)
+    depth = MOST // ffi.sizeof("float") // shape.panel
+    strides = {"a_column": 1, "b_row": 1, "b_column": 1, "a_row": depth, "c_row": 1}
+    draft = static().append(
+        MATMUL, [(OUTPUT,), (INPUT,), (INPUT, 1), (NONE,), (NONE,)],
+        batch0=1, batch1=1, m=1, n=1, k=depth, alpha=1.0, **strides,
+    )  # fmt: skip
+    with pytest.raises(RefusedError, match=r"instruction 0 \(matmul_f32\): the call is too large"):
+        draft.finish()
+
+
+@pytest.mark.parametrize(("draft", "threads"), [(copied, 1), (finished, 0), (finished, 1025)])
+def test_contexts_that_are_refused(draft: Callable[[], Draft], threads: int) -> None:
+    with pytest.raises(RefusedError, match=f"the program is not finished, or {threads} threads were asked for"):
+        draft().context(threads)
+
+
+def test_static_programs_have_no_sizes() -> None:
+    with pytest.raises(RefusedError, match="the program has no symbols"):
+        finished().resize(8)
+
+
+def test_runs_without_sizes() -> None:
+    draft = appended().finish(8)
+    with pytest.raises(RefusedError, match="the context has no sizes yet"):
+        draft.run(draft.context(), ffi.new("int64_t *"))
+
+
+def test_outputs_that_are_not_aligned() -> None:
+    draft, memory = finished(), ffi.new("int64_t[2]")
+    assert not address(memory) % 8
+    with pytest.raises(RefusedError, match="output 0 is not aligned to its element size"):
+        draft.run(draft.context(), ffi.cast("char *", memory) + 4)
+    draft.run(draft.context(), memory)
+
+
+@pytest.mark.parametrize("threads", [0, 1025])
+def test_pools_that_are_refused(threads: int) -> None:
+    error, out = ffi.new("tc_error *"), ffi.new("tc_pool **")
+    with pytest.raises(RefusedError, match=f"a pool has 1 to 1024 threads, not {threads}"):
+        check(lib.tc_pool_create(threads, out, error), error)
+
+
+@pytest.mark.parametrize("nbytes", [0, MOST + 1])
+def test_memory_whose_speed_is_not_measured(nbytes: int) -> None:
+    error, rate = ffi.new("tc_error *"), ffi.new("double *")
+    with pytest.raises(RefusedError, match=f"cannot read {nbytes} bytes"):
+        check(lib.tc_peak_read(NOTHING, 1, nbytes, rate, error), error)
