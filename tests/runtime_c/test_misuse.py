@@ -285,6 +285,22 @@ def test_nothing_is_appended_to_a_finished_program() -> None:
         finished().append()
 
 
+@pytest.mark.parametrize(
+    ("operand", "message"),
+    [
+        ((ARENA + 1,), "operand 1: there is no operand space 5"),
+        ((INPUT, -1), "operand 1: index -1 is not among the 2 buffers"),
+        ((INPUT, 2), "operand 1: index 2 is not among the 2 buffers"),
+        ((INPUT, 0, -1), "operand 1: offset -1 is out of range"),
+        ((INPUT, 0, MOST + 1), "operand 1: offset 281474976710657 is out of range"),
+        ((INPUT, 0, (1 << 63) - 1), "operand 1: offset 9223372036854775807 is out of range"),
+    ],
+)
+def test_operands_that_are_refused(operand: tuple[int, ...], message: str) -> None:
+    with pytest.raises(RefusedError, match=message):
+        static().append(COPY, [(OUTPUT,), operand])
+
+
 NO_CONTROL = "there is no such control flow, or the program is finished"
 NO_BODY = "a body is not finished, or does not take or give what it must"
 
