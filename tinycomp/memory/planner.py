@@ -15,7 +15,6 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from tinycomp.dataclass import dataclass
-
 from tinycomp.errors import MemoryLimitError
 
 ALIGNMENT = 64

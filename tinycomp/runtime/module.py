@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinycomp.dataclass import dataclass
-from tinycomp.errors import ExecutionError, FeedError, did_you_mean
+from tinycomp.errors import FeedError, did_you_mean
 from tinycomp.memory.budget import limited
 from tinycomp.memory.locks import Lock
 from tinycomp.runtime.binding import Binding, bind_plan, check_bindable, copied_into, direct_call, direct_start
