@@ -55,6 +55,7 @@ LOADED = (
     "test_what_does_not_fit_is_an_error",
     "test_sessions_say_what_is_wrong",
     "test_limits",
+    "test_given_memory_and_caches_in_place",
     "test_edited_records_do_no_harm",
 )
 OPTIONS = ("-x", "-q", "-n", "0", "-p", "no:cacheprovider")
