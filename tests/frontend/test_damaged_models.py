@@ -195,3 +195,13 @@ def test_a_deformable_convolution_in_no_groups(attribute: str) -> None:
     shapes = ((1, 2, 5, 5), (2, 2, 3, 3), (1, 18, 3, 3))
     with pytest.raises(TinycompError):
         tinycomp.compile(onnx.parser.parse_model(text), "c")(*[np.ones(shape, np.float32) for shape in shapes])
+
+
+def test_operands_of_unknown_elements() -> None:
+    """A definition that makes elements does not cover them; the run sees what they are."""
+    damaged = model(
+        "m (float[1, 1, 4] x, int64[1, 1, 4] i) => (float[a, b, c] y) { y = MaxUnpool<kernel_shape = [2]>(x, i) }"
+    )
+    damaged.graph.input[0].type.tensor_type.elem_type = 0
+    y = tinycomp.compile(damaged, "c")(np.ones((1, 1, 4), np.float32), np.arange(4).reshape(1, 1, 4))
+    assert y.tolist() == [[[1, 1, 1, 1, 0]]]

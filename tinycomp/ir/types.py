@@ -17,6 +17,7 @@ import numpy as np
 
 from tinycomp import symbolic
 from tinycomp.dataclass import dataclass
+from tinycomp.errors import ModelError
 from tinycomp.symbolic import Size
 
 Dim = int | str | None
@@ -149,8 +150,11 @@ def numpy_dtype(name: str) -> np.dtype:
     """Return the numpy dtype of a dtype name (``"string"`` is stored as Python objects).
 
     Raises:
-        KeyError: If the name is unknown.
+        ModelError: If nobody knows the element type.
+        KeyError: If there is no such name.
     """
+    if name == UNKNOWN_DTYPE:
+        raise ModelError("nobody knows the element type", expected="a known element type", found=repr(name))
     return _DTYPES[name]
 
 
