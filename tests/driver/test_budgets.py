@@ -111,3 +111,28 @@ def test_what_sizes_of_a_model_say_is_not_written_down_while_compiling(text: str
         assert tracemalloc.get_traced_memory()[1] < 50e6
     finally:
         tracemalloc.stop()
+
+
+GROWING = {
+    "Scan": """s, y = Scan<num_scan_inputs = 1, body = trip (float[a] s, float[1] row) => (float[b] t, float[1] again) {
+        t = Concat<axis = 0>(s, s) again = Identity(row) }>(start, rows)""",
+    "rows": """s, y = Scan<num_scan_inputs = 1, body = trip (float[a] s, float[1] row) => (float[a] t, float[a] again) {
+        t = Identity(s) again = Identity(s) }>(start, rows)""",
+    "MatMul": "column = Unsqueeze(start, one) line = Unsqueeze(start, zero) y = MatMul(column, line)",
+    "Gemm": "line = Unsqueeze(start, zero) y = Gemm<transA = 1>(line, line)",
+}
+
+
+@pytest.mark.parametrize("body", GROWING.values(), ids=GROWING)
+def test_what_grows_on_the_host_keeps_within_the_limit(body: str):
+    text = f"""<ir_version: 9, opset_import: ["": 18]> m (float[n] start, float[k, 1] rows) => (float[...] y)
+        <int64[1] zero = {{0}}, int64[1] one = {{1}}> {{ {body} }}"""
+    model = onnx.parser.parse_model(text.replace("float[...] y", "y"))
+    module = tinycomp.compile(model, "host", memory_limit=1 << 24)
+    tracemalloc.start()
+    try:
+        with pytest.raises(tinycomp.TinycompError, match="more memory would be needed than the budget allows"):
+            module(np.ones(1 << 16, np.float32), np.ones((1000, 1), np.float32))
+        assert tracemalloc.get_traced_memory()[1] < 50e6
+    finally:
+        tracemalloc.stop()

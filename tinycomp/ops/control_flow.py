@@ -95,9 +95,7 @@ def loop(
         carried = list(results[1 : 1 + count])
         for rows, value in zip(scanned, results[1 + count :], strict=True):
             rows.append(value)
-            kept += value.nbytes + _OBJECT_BYTES
-        if kept:
-            reserve_bytes(kept, "Loop", f"the scan outputs of {trip + 1} trips")
+        kept = _kept("Loop", kept, results[1 + count :], trip)
         trip += 1
     declared = output_types[1 + count :]
     return (*carried, *(_stack("Loop", rows, i, declared) for i, rows in enumerate(scanned)))
@@ -120,6 +118,7 @@ def _stack(op: str, rows: list[Array], index: int, declared: Sequence[DeclaredTy
             expected="one shape",
             found=str(sorted(shapes)),
         )
+    reserve_bytes(sum(row.nbytes for row in rows), op)
     return np.stack(rows, axis=fix_axis(axis, rows[0].ndim + 1, op))
 
 
@@ -159,6 +158,7 @@ def _scan_once(
         raise ExecutionError(f"{op}: scan inputs differ in length", expected="one length", found=str(sorted(lengths)))
     count = len(states)
     rows: list[list[Array]] = [[] for _ in range(scan_outputs)]
+    kept = 0
     for t in range(lengths.pop() if lengths else 0):
         slices = [s[-1 - t if back else t] for s, back in zip(sequences, backwards, strict=True)]
         results = body(*states, *(np.asarray(s) for s in slices), *captured)
@@ -166,7 +166,16 @@ def _scan_once(
         states = list(results[:count])
         for row, value in zip(rows, results[count:], strict=True):
             row.append(value)
+        kept = _kept(op, kept, results[count:], t)
     return states, rows
+
+
+def _kept(op: str, kept: int, values: Sequence[Array], trip: int) -> int:
+    """Count the bytes of scan outputs after another trip, and see that the budget has them."""
+    kept += sum(value.nbytes + _OBJECT_BYTES for value in values)
+    if values:
+        reserve_bytes(kept, op, f"the scan outputs of {trip + 1} trips")
+    return kept
 
 
 def _split_scan(op: str, inputs: Sequence[Any], captures: int, scans: int) -> tuple[list[Any], list[Array], list[Any]]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from tinycomp.errors import ExecutionError
 from tinycomp.ir.graph import Node
+from tinycomp.memory.budget import reserve
 from tinycomp.ops.contraction import (
     Labels,
     check_shapes,
@@ -43,6 +45,10 @@ def _gemm_macs(node: Node) -> Size:
 @widened
 def matmul(a: Array, b: Array) -> Array:
     """Return the matrix product, as numpy.matmul does."""
+    if a.ndim > 1 and b.ndim > 1:
+        with contextlib.suppress(ValueError):  # what does not broadcast is numpy's to refuse
+            batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+            reserve((*batch, a.shape[-2], b.shape[-1]), a.itemsize, "MatMul")
     return np.asarray(np.matmul(a, b))
 
 
@@ -72,7 +78,9 @@ def gemm(
     Raises:
         ExecutionError: If ``C`` is larger than the product.
     """
-    product = np.matmul(a.T if transA else a, b.T if transB else b)
+    left, right = a.T if transA else a, b.T if transB else b
+    reserve((len(left), right.shape[-1]), a.itemsize, "Gemm")
+    product = np.matmul(left, right)
     if alpha != 1.0:
         product = (product * alpha).astype(a.dtype)
     if c is None or beta == 0.0:

@@ -11,7 +11,7 @@ from tinycomp.errors import ExecutionError, TypeInferenceError
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.infer import infer_types, informs
 from tinycomp.ir.types import Dim, TensorType, Type, tensor
-from tinycomp.memory.budget import reserve
+from tinycomp.memory.budget import reserve, reserve_bytes
 from tinycomp.ops.contents import elements_of
 from tinycomp.ops.facts import Facts, Operand, Shape, broadcast_sizes, is_known, one_of
 from tinycomp.ops.numeric import Array, fix_axes, fix_axis, ints, scalar_int
@@ -60,6 +60,7 @@ def concat(*inputs: Array, axis: int) -> Array:
         ExecutionError: If their other dimensions differ.
     """
     fixed = fix_axis(axis, inputs[0].ndim, "Concat")
+    reserve_bytes(sum(x.nbytes for x in inputs), "Concat")
     try:
         return np.concatenate(inputs, fixed)
     except ValueError as error:
