@@ -20,13 +20,13 @@ import logging
 import operator
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import ml_dtypes
 import numpy as np
 import torch
 
-from tinycomp.dataclass import dataclass
 from tinycomp.driver.compiler import compile as compile_graph
 from tinycomp.driver.compiler import load_graph
 from tinycomp.errors import FeedError, OptionError, TinycompError, TinycompWarning, UnsupportedError

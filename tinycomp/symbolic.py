@@ -33,11 +33,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
-
-from tinycomp.dataclass import dataclass
 
 Range = tuple[int, int | None]
 """The least and the greatest value of a symbol; None where there is no greatest."""

@@ -205,3 +205,10 @@ def test_operands_of_unknown_elements() -> None:
     damaged.graph.input[0].type.tensor_type.elem_type = 0
     y = tinycomp.compile(damaged, "c")(np.ones((1, 1, 4), np.float32), np.arange(4).reshape(1, 1, 4))
     assert y.tolist() == [[[1, 1, 1, 1, 0]]]
+
+
+def test_strides_for_another_number_of_axes() -> None:
+    text = """m (float[1, 2, 5] x, float[2, 2, 3] w) => (float[n, c, l] y) {
+        y = ConvTranspose<strides = [3, 2], pads = [1, 2, 1, 2]>(x, w) }"""
+    with pytest.raises(TinycompError, match="ConvTranspose"):
+        tinycomp.compile(model(text), "c")(np.ones((1, 2, 5), np.float32), np.ones((2, 2, 3), np.float32))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import VerifyError
 from tinycomp.memory.budget import reserve
 from tinycomp.runtime.spec import TensorSpec

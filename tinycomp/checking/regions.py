@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import numpy as np
 
 from tinycomp.checking.compare import SYMBOL_SIZE, Difference, compare, random_feeds
 from tinycomp.checking.reproduce import reproduce_region
-from tinycomp.dataclass import dataclass
 from tinycomp.driver.lowering import Lowering, specs, static_shapes
 from tinycomp.errors import TinycompError, VerifyError
 from tinycomp.ir.graph import Graph, Node

@@ -6,13 +6,13 @@ import dataclasses
 import io
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tinycomp.checking.compare import compare
-from tinycomp.dataclass import dataclass
 from tinycomp.driver.lowering import Lowering
 from tinycomp.frontend import export_model
 from tinycomp.frontend.quantized_definition import take_apart

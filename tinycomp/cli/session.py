@@ -9,6 +9,7 @@ import threading
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,6 @@ from rich.text import Text
 
 from tinycomp.cli import exits
 from tinycomp.console import SafeConsole
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import TinycompError
 
 _BROKEN = "The installation seems to be broken; see: tinycomp doctor"

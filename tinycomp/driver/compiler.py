@@ -13,14 +13,13 @@ import os
 import typing
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import onnx
 
-from tinycomp.dataclass import dataclass
 from tinycomp.driver.declined import declined_names, replace_declined
 from tinycomp.driver.devices import DeviceOptions, Devices, Faults
 from tinycomp.driver.lowering import Lowered, Lowering, constants_of, specs

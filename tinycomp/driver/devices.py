@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import OptionError, did_you_mean
 from tinycomp.runtime.device.instances import DeviceSet
 from tinycomp.runtime.device.interface import Device, FaultPolicy

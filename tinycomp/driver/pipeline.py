@@ -12,10 +12,10 @@ import re
 import time
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tinycomp.passes
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import PatternError, TinycompError, did_you_mean
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.verify import verify

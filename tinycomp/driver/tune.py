@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,6 @@ from rich.progress import (
 )
 
 from tinycomp.console import SafeConsole
-from tinycomp.dataclass import dataclass
 from tinycomp.driver.compiler import Compiler, Model, load_graph, resolve_targets
 from tinycomp.errors import TuningError
 from tinycomp.frontend import Shapes

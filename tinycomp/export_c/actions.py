@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from tinycomp.dataclass import dataclass
 from tinycomp.export_c.memory import MemoryMap
 from tinycomp.runtime.csource.source import CSource
 from tinycomp.runtime.spec import TensorSpec

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from tinycomp.dataclass import dataclass
 from tinycomp.memory.planner import Lifetime, plan_tied
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -12,7 +12,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from tinycomp.checking import random_feeds
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import ExecutionError, FeedError, MemoryLimitError, UnsupportedError
 from tinycomp.export_c import text
 from tinycomp.export_c.actions import Calls

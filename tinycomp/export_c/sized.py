@@ -13,9 +13,9 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import UnsupportedError
 from tinycomp.export_c.actions import ABSENT, Action, Call, Condition, Copy, Fill, Find, Place, SizedCall, Word
 from tinycomp.export_c.memory import Memory

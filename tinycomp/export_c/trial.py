@@ -11,10 +11,10 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import ExecutionError, UnsupportedError
 from tinycomp.export_c.processors import Processor
 from tinycomp.export_c.project import Project

@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.export_c.processors import Processor
 
 Numbers = tuple[int, int, int, int, int]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from onnx import defs
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import ModelError
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.proto import NUMBER_BY_DTYPE
@@ -165,6 +165,9 @@ class Definition:
 
 
 _MOST_OPERANDS = 9
+_CANNOT = (ModelError, ArithmeticError, LookupError, TypeError, ValueError)
+"""What a definition raises that cannot compute with an attribute, such as no groups at all or a stride for one axis of
+two: it does not cover the node, and the kernel says what is wrong."""
 
 
 def defined(node: Node, definition: Definition) -> Graph | None:
@@ -180,7 +183,7 @@ def defined(node: Node, definition: Definition) -> Graph | None:
     operands += [None] * max(_MOST_OPERANDS - len(operands), 0)
     try:
         result = definition.define(body, node, operands)
-    except (ModelError, ArithmeticError):  # such as groups of which there are none
+    except _CANNOT:
         return None
     if result is None:
         return None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import onnx
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import ModelError, UnsupportedError, did_you_mean
 from tinycomp.frontend.loading import check_text, normal_domain, opset_imports
 from tinycomp.frontend.naming import bodies_of, check_nesting, produced_names, unique

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,6 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from onnx import defs
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import ModelError, UnsupportedError, did_you_mean
 from tinycomp.frontend.wire import Bytes, split
 from tinycomp.memory.mapped import map_file

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import ModelError, did_you_mean
 from tinycomp.frontend.definition_body import Body, shape_of
 from tinycomp.ir.graph import Attr, Graph, Node, Value

@@ -15,14 +15,13 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import ModelError, TinycompWarning, TypeInferenceError, UnsupportedError, did_you_mean
 from tinycomp.frontend import machine_learning  # noqa: F401 - it registers definitions
 from tinycomp.frontend.external_data import ExternalData

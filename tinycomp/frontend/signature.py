@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import onnx
 from onnx import defs
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import ModelError, TypeInferenceError, did_you_mean
 from tinycomp.frontend.loading import newest_opsets, shown
 from tinycomp.ir.graph import COMPOSITE, REGION, TINYCOMP, Value

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import GenerationError
 
 

@@ -7,8 +7,8 @@ behind them is a last axis with 8 channels, a number alone rounds the last axis 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import TargetError
 from tinycomp.ir.graph import CONVERSION, Node
 from tinycomp.ir.types import Dim

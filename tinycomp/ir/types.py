@@ -10,13 +10,12 @@ import functools
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import ml_dtypes
 import numpy as np
 
 from tinycomp import symbolic
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import ModelError
 from tinycomp.symbolic import Size
 

@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import ExecutionError, MemoryLimitError, OptionError
 from tinycomp.memory import system
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-
-from tinycomp.dataclass import dataclass
+from dataclasses import dataclass
 
 STATES = 20_000
 """Sets of steps that are looked at, at most; where there are more, steps keep their order."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import MemoryLimitError, OptionError
 from tinycomp.memory.planner import ALIGNMENT
 

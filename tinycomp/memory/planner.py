@@ -13,8 +13,8 @@ import bisect
 import itertools
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import MemoryLimitError
 
 ALIGNMENT = 64

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import MemoryLimitError, OptionError
 
 

@@ -8,9 +8,9 @@ computed. And what only a run can decide becomes one of the :func:`conditions` t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.symbolic import Expression, Size, broadcast, has_elements, if_zero, product, solved, substitute
 

@@ -7,13 +7,13 @@ queries Hq is a multiple of Hk, and consecutive query heads share a key head.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import onnx
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import ExecutionError, ModelError
 from tinycomp.ir.graph import Node
 from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, TensorType, Type, dtype_name, numpy_dtype

@@ -8,9 +8,9 @@ inputs are. Checks run whenever a node is typed: at import, behind passes, and f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn, TypeGuard
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import TypeInferenceError, did_you_mean
 from tinycomp.ir.graph import Node
 from tinycomp.ir.types import Dim, TensorType

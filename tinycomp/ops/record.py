@@ -20,11 +20,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import ModelError, did_you_mean
 from tinycomp.ir.graph import Node
 from tinycomp.ir.types import Type

@@ -7,11 +7,11 @@ length. Source: ONNX operator documentation of RNN, GRU and LSTM.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import ExecutionError, ModelError, did_you_mean
 from tinycomp.ir.graph import Node
 from tinycomp.ops.facts import Facts

@@ -8,10 +8,10 @@ runtimes do, because rounding decides which cell ``nearest`` takes. Source: ONNX
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import ExecutionError, ModelError
 from tinycomp.ir.graph import Node
 from tinycomp.memory.budget import reserve

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from onnx import defs
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import did_you_mean
 from tinycomp.ir.proto import schema
 from tinycomp.ops import OPS

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import ModelError
 from tinycomp.ir.graph import Node
 from tinycomp.ops.facts import Facts

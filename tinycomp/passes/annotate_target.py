@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from tinycomp.dataclass import dataclass
 from tinycomp.frontend.quantized_definition import take_apart
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.passes.base import Pass

@@ -21,10 +21,10 @@ The conversions are functions of ONNX operators, so that every type says what li
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.blocked import PACK, UNPACK, BlockedLayout
 from tinycomp.ir.graph import CONVERSION, Graph, Node, Value
 from tinycomp.ir.types import Dim, tensor

@@ -16,9 +16,9 @@ After; logical shapes, axes and attributes are untouched::
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.layout import CHANNELS_LAST, layout_of, memory_order
 from tinycomp.ir.types import ROW_MAJOR, TensorType, tensor

@@ -22,10 +22,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
 
-from tinycomp.dataclass import dataclass
 from tinycomp.passes.region_search import HOST, Problem, RegionSearch
 
 EXACT = 12

@@ -23,8 +23,8 @@ the result "a" is uint8, not int8 | quantise it to int8
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Graph
 from tinycomp.passes.base import Pass
 from tinycomp.remark import Remark

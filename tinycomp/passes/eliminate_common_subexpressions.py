@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.equality import arrays_equal, equal
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.text.literals import content_hash, raw_bytes

@@ -17,7 +17,8 @@ graph @main opset {"" = 17} (%x: float32[2]) -> (%y) {
 
 from __future__ import annotations
 
-from tinycomp.dataclass import dataclass
+from dataclasses import dataclass
+
 from tinycomp.ir.graph import Graph
 from tinycomp.passes.base import Pass
 from tinycomp.passes.edits import drop_unused_captures

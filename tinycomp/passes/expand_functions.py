@@ -26,9 +26,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import TinycompError
 from tinycomp.frontend.definition import defines, definition, is_defined_by_others
 from tinycomp.frontend.quantized_definition import PRODUCT, is_quantized_product, layer_definition

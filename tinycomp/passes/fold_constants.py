@@ -29,11 +29,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import COMPOSITE, REGION, Graph, Node, Value
 from tinycomp.ir.types import TensorType, bits, compatible, numpy_dtype, refine, same, type_of

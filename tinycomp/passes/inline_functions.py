@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from tinycomp.dataclass import dataclass
 from tinycomp.frontend.inlining import inline_call
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.base import Pass

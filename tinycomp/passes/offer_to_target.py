@@ -43,12 +43,11 @@ leaves keeps the quantised ones, for the targets that come behind.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.frontend.definition import is_defined_by_others
 from tinycomp.frontend.quantized_definition import take_apart
 from tinycomp.ir.graph import Graph, Node, Value

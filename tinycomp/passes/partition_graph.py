@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import VerifyError
 from tinycomp.ir.graph import REGION, Graph, Node, tangles
 from tinycomp.passes.base import Pass

@@ -25,9 +25,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import TargetError
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ir.types import tensor

@@ -14,12 +14,12 @@ True
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import ml_dtypes
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.passes.base import Pass
 from tinycomp.rewrite.rules import open_graphs

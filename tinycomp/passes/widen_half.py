@@ -25,11 +25,10 @@ Constants that nobody reads any more die with the next dead code.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import TinycompError
 from tinycomp.ir.graph import Attr, Graph, Node, Value
 from tinycomp.ir.proto import NUMBER_BY_DTYPE

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.driver.compiler import Model, load_graph
 from tinycomp.driver.compiler import compile as compile_model
 from tinycomp.driver.tune import Bar

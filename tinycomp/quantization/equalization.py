@@ -8,10 +8,10 @@ much of the range of the first weight as of the second, so that one scale for al
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.quantization.layers import Layer
 

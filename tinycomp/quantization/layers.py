@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
 from types import MappingProxyType
@@ -16,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import QuantizationError, did_you_mean
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.target.quantization import QuantizationRule, Rules

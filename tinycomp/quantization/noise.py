@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from tinycomp.console import FoldingTable, SafeConsole
-from tinycomp.dataclass import dataclass
 from tinycomp.driver.compiler import Model
 from tinycomp.driver.tune import Bar
 from tinycomp.frontend import Shapes

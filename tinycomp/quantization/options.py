@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import QuantizationError, did_you_mean
 from tinycomp.ir.graph import Graph
 from tinycomp.quantization.check import rules_of

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 import numpy as np
 import onnx
 from onnx import version_converter
 
-from tinycomp.dataclass import dataclass
 from tinycomp.driver.compiler import Model, load_graph
 from tinycomp.driver.pipeline import Pipeline, optimisation_passes
 from tinycomp.driver.tune import Bar

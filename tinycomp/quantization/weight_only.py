@@ -14,13 +14,13 @@ A weight ``[K, N]`` is cut along K into blocks, each with a scale and a zero poi
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from tinycomp.dataclass import dataclass
 from tinycomp.driver.compiler import Model, load_graph
 from tinycomp.driver.pipeline import Pipeline
 from tinycomp.driver.tune import Bar

@@ -11,11 +11,10 @@ import bisect
 import sys
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import COMPOSITE, Graph, Node, Value
 from tinycomp.remark import Remark, reject
 from tinycomp.rewrite.matcher import Check, Feasibility, Match, Pattern, Search, find, judge, may_start, pattern

@@ -14,12 +14,11 @@ from __future__ import annotations
 import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, cast, overload
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import PatternError, did_you_mean
 from tinycomp.ir.graph import COMPOSITE, Graph, Node, Value
 from tinycomp.remark import Remark

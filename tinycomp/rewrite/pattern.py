@@ -13,13 +13,12 @@ import inspect
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import EllipsisType
 from typing import Any, TypeVar
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import PatternError, did_you_mean
 from tinycomp.ir.graph import COMPOSITE, TINYCOMP
 from tinycomp.ops.signatures import lacks_attribute, misfit, signature, takes_operands, unknown_operator

@@ -18,12 +18,11 @@ from __future__ import annotations
 import inspect
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import PatternError
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.types import UNKNOWN_DTYPE, compatible, numpy_dtype, refine

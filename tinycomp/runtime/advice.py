@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, overload
-
-from tinycomp.dataclass import dataclass
 
 _WIDTH = 80
 

@@ -18,7 +18,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import ArtifactError, TinycompError
 from tinycomp.memory.mapped import map_file, mapping_of
 from tinycomp.memory.system import open_regular

@@ -16,9 +16,9 @@ import stat
 import time
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import TinycompWarning
 from tinycomp.memory.constants import VARIABLE, cache_folder
 from tinycomp.memory.system import HAS_OWNERS, open_folder, open_regular

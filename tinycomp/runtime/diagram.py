@@ -6,9 +6,7 @@ Everything is numbered: values, and nodes with those that hold others before wha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
-
-from tinycomp.dataclass import dataclass
+from dataclasses import dataclass, field
 
 Position = tuple[int, ...]
 """Where a step stands: its index in the plan, then the index of a body and of a step in it for each level below."""

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import FeedError, did_you_mean
 from tinycomp.memory.budget import limited
 from tinycomp.memory.locks import Lock

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import ExecutionError, MemoryLimitError, TinycompError
 from tinycomp.memory.budget import ENLARGE, check_time, current
 from tinycomp.runtime.spec import TensorSpec

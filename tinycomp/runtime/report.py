@@ -9,12 +9,11 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import ModelError
 from tinycomp.remark import Remark
 from tinycomp.runtime.accuracy import Accuracy

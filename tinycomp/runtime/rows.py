@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from tinycomp.dataclass import dataclass
 from tinycomp.remark import Remark
 from tinycomp.runtime.diagram import Position
 

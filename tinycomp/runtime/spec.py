@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import ExecutionError, FeedError, did_you_mean, visible
 
 _UNREADABLE = "cannot be read as an array"

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import FeedError, OptionError, did_you_mean
 from tinycomp.runtime.files import make_folder, write_file
 from tinycomp.scoring.piece import Piece

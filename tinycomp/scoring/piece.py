@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-
-from tinycomp.dataclass import dataclass
 
 REJECTS = "_rejects"
 """The folder of failed rows inside that of the results. Readers of folders pass over names like this."""

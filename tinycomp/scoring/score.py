@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from tinycomp.dataclass import dataclass
 from tinycomp.driver.compiler import Model, load_graph
 from tinycomp.driver.compiler import compile as compile_model
 from tinycomp.driver.load import load

@@ -8,13 +8,13 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import anyio
 import numpy as np
 from numpy.typing import NDArray
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import DeviceFault, FeedError
 from tinycomp.ir.graph import Graph
 from tinycomp.passes.independent_rows import batch_of

@@ -11,6 +11,7 @@ import itertools
 import math
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -18,7 +19,6 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import TinycompError, UnsupportedError, did_you_mean
 from tinycomp.runtime.spec import TensorSpec
 

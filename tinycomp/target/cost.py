@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import TargetError
 from tinycomp.ir.graph import Node
 from tinycomp.ir.types import tensor

@@ -37,10 +37,9 @@ import re
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import OptionError, TargetError, did_you_mean
 
 _CONSTANTS: Mapping[str, Any] = types.MappingProxyType({"true": True, "false": False, "none": None})

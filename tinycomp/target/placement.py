@@ -7,8 +7,8 @@ node), and the target that they belong on, or ``"host"``. Of several entries for
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import OptionError, did_you_mean
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.target.policy import match, operators

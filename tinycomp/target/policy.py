@@ -8,11 +8,10 @@ from __future__ import annotations
 import fnmatch
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import OptionError, TargetError, did_you_mean
 from tinycomp.ir.graph import Graph, Node, Value, reachable
 from tinycomp.ir.types import TensorType, tensor

@@ -7,11 +7,11 @@ refused with the violation as the reason, and reports name the layers of a model
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import TargetError
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ops.numeric import Array, prod

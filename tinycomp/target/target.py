@@ -8,11 +8,11 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Sequence, Sized
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, get_args, overload
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import MemoryLimitError, TargetError, TinycompError
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ops.signatures import unknown_operator

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib import metadata
 
 from rich.text import Text
@@ -23,7 +23,6 @@ from rich.text import Text
 from tinycomp.cli.exits import FAILED, OK
 from tinycomp.cli.session import Command, Session
 from tinycomp.console import FoldingTable
-from tinycomp.dataclass import dataclass
 from tinycomp.memory.system import usable_processors
 
 GOOD, WARNING, BROKEN = "ok", "warning", "broken"

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from tinycomp.dataclass import dataclass
 from tinycomp.driver.advice.borders import Borders, find_borders
 from tinycomp.driver.advice.case import Case, abridged, by_source, form
 from tinycomp.driver.advice.composites import composite_changes

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
 
 import networkx as nx
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.blocked import conversion_of
 from tinycomp.ir.graph import Graph, Node, reachable
 from tinycomp.rewrite.rules import open_graphs

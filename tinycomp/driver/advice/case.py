@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from tinycomp.dataclass import dataclass
 from tinycomp.driver.advice.setup import Setup
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.remark import Remark

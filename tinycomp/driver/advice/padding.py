@@ -8,11 +8,10 @@ Slice of what there was before.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import TensorType
 from tinycomp.rewrite.traits import attribute, is_structural

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Set
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tinycomp.dataclass import dataclass
 from tinycomp.driver.pipeline import Pipeline, optimisation_passes, partitioning_passes
 from tinycomp.frontend import Shapes
 from tinycomp.ir.graph import Graph, Node

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import ParseError, TypeInferenceError, VerifyError, did_you_mean
 from tinycomp.ir.graph import Graph, InferTypes, Node, Value
 from tinycomp.ir.text.lexer import END, Token, TokenStream

@@ -46,11 +46,11 @@ Example::
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import VerifyError
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.text.lexer import MAX_NESTING

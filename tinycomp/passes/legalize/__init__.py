@@ -30,10 +30,9 @@ The rewrites are passes of their own, a file each, which a target names as data,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.lazy import from_modules
 from tinycomp.passes.annotate_target import AnnotateTarget

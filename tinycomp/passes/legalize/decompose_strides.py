@@ -22,9 +22,9 @@ graph @main opset {"" = 17} (%x: float32[1, 2, 12, 12]) -> (%y) {
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.passes.edits import version_of
 from tinycomp.passes.legalize.base import Legalization

@@ -24,10 +24,9 @@ graph @main opset {"" = 17} (%x: float32[2, 3]) -> (%y) {
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ops.numeric import prod
 from tinycomp.passes.legalize.base import Legalization

@@ -27,9 +27,9 @@ graph @main opset {"" = 17} (%q: int8[1, 1, 4, 4]) -> (%y) {
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.edits import version_of
 from tinycomp.passes.legalize.base import Legalization

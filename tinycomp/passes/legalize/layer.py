@@ -6,11 +6,11 @@ What only moves numbers is written on the stored ones, so that products and mean
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ops.numeric import Array
 from tinycomp.passes.edits import take_over, version_of

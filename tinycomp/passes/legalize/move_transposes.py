@@ -21,11 +21,11 @@ graph @main opset {"" = 17} (%x: float32[1, 2, 3, 4], %z: float32[1, 2, 3, 4]) -
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.passes.edits import take_over
 from tinycomp.passes.legalize.base import Legalization

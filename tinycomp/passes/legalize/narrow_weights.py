@@ -29,11 +29,11 @@ graph @main opset {"" = 17} (%q: int8[1, 1, 2, 2]) -> (%y) {
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.legalize.base import Legalization
 from tinycomp.passes.legalize.layer import Layer

@@ -23,9 +23,9 @@ graph @main opset {"" = 17} (%x: float32[1, 4, 1, 1]) -> (%y) {
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.edits import version_of
 from tinycomp.passes.legalize.base import Legalization

@@ -31,11 +31,11 @@ graph @main opset {"" = 17} (%x: float32[1, 1, 1, 8]) -> (%y) {
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ops.numeric import Array
 from tinycomp.passes.edits import version_of

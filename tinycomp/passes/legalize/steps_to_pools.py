@@ -24,9 +24,9 @@ graph @main opset {"" = 17} (%x: int8[1, 3, 8, 8]) -> (%y) {
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.edits import version_of
 from tinycomp.passes.legalize.base import Legalization

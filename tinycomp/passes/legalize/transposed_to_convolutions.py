@@ -31,11 +31,11 @@ graph @main opset {"" = 17} (%x: float32[1, 1, 4]) -> (%y) {
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ops.numeric import Array, prod
 from tinycomp.passes.edits import version_of

@@ -31,11 +31,11 @@ graph @main opset {"" = 17} (%q: int8[1, 2]) -> (%y) {
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ops.numeric import Array
 from tinycomp.passes.edits import version_of

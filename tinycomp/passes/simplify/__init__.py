@@ -30,7 +30,8 @@ none changes NaN, infinities or rounding by more than a different order of the s
 
 from __future__ import annotations
 
-from tinycomp.dataclass import dataclass
+from dataclasses import dataclass
+
 from tinycomp.ir.graph import Graph
 from tinycomp.passes.base import Pass
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode

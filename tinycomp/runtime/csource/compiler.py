@@ -8,9 +8,9 @@ import platform
 import shlex
 import shutil
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import TargetError
 from tinycomp.runtime.csource.source import CSource
 

@@ -8,13 +8,13 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import cffi
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import ExecutionError, TargetError
 from tinycomp.memory.system import REMOVES_LOADED_FILES
 from tinycomp.runtime.cache import CCache

@@ -22,12 +22,11 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import ArtifactError, TargetError
 from tinycomp.runtime.native.program import Array
 

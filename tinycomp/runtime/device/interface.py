@@ -11,14 +11,13 @@ import weakref
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import DeviceFault, FeedError, OptionError, did_you_mean
 from tinycomp.memory.budget import check_positive
 from tinycomp.memory.placement import Memory

@@ -11,11 +11,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.memory.locks import Lock
 from tinycomp.memory.planner import ALIGNMENT, Lifetime, plan_arena
 from tinycomp.runtime.device.instances import DeviceSet, Instance

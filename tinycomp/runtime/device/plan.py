@@ -6,9 +6,9 @@ import dataclasses
 import functools
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tinycomp.dataclass import dataclass
 from tinycomp.memory.system import after_fork_in_child
 from tinycomp.runtime.device.interface import DeviceBuffer
 from tinycomp.runtime.device.lanes import Lanes

@@ -16,11 +16,11 @@ import queue
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import DeviceFault
 from tinycomp.memory.budget import Limits, check_time, current, time_is_up
 from tinycomp.runtime.device.instances import Member

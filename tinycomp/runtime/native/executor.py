@@ -7,11 +7,11 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import ExecutionError, FeedError, TargetError
 from tinycomp.memory.budget import check_time, current, reserve_bytes, time_is_up
 from tinycomp.memory.mapped import mapping_of

@@ -6,13 +6,12 @@ import functools
 import os
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import UnsupportedError
 from tinycomp.memory.system import usable_processors
 from tinycomp.runtime.native.library import c_strings, ffi, lib, raise_error

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tinycomp.dataclass import dataclass
 from tinycomp.runtime.native.processor import default_isa
 from tinycomp.target import Tolerance
 

@@ -7,10 +7,9 @@ the reference model of TOSA runs the program that the stream was made of.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Node
 from tinycomp.passes.legalize import DecomposeStrides
 from tinycomp.rewrite import reject

@@ -8,12 +8,11 @@ installed in another environment.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ops.numeric import Array
 from tinycomp.passes.legalize import ExplicitPads, NarrowWeights, ReductionsToPools, StepsToPools

@@ -6,11 +6,11 @@ Layers are refused where the results are not those of ``docs/quantised-layers.md
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ops.numeric import Array, prod
 from tinycomp.ops.spatial import Window, make_window, window_attributes

@@ -9,9 +9,8 @@ the order of the graph, and the search is one walk over it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import Dim, tensor
 from tinycomp.targets.c.codegen.element_program import MAX_IMMEDIATES, MAX_INPUTS, MAX_OUTPUTS, MAX_STEPS, Steps

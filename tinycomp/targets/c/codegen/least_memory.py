@@ -9,9 +9,8 @@ there are none. Results are the same to the bit.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from tinycomp.dataclass import dataclass
 from tinycomp.memory.ordering import STATES, Use, order_of_steps
 from tinycomp.memory.planner import Lifetime, aligned, plan_tied
 from tinycomp.runtime.native.library import kernel_named

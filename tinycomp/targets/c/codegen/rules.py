@@ -19,9 +19,8 @@ An element-wise operator is not lowered alone: it adds its steps to the program 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Node
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject

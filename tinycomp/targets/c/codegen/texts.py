@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ops.text import ALL, LONGEST, longest_text, made_texts, plain, text_bytes, utf8
 from tinycomp.runtime.native.program import BufferSpec

@@ -6,10 +6,10 @@ Where heads of queries share keys and values, exporters repeat these; a kernel r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import COMPOSITE, Node, Value
 from tinycomp.ir.types import tensor
 from tinycomp.passes.assign_layout import LayoutRule

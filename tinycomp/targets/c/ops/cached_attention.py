@@ -7,12 +7,11 @@ many keys put together. A past is read by the first alone, so that it may be the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tinycomp import symbolic
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.types import numpy_dtype
 from tinycomp.ops import grouped_attention

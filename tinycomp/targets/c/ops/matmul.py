@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Node, Value
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import COMPOSITE, Node, Value
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import Match, P, ValuePattern, reject

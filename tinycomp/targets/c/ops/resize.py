@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.layout import memory_order, strides
 from tinycomp.ops.resize import resize as numpy_resize

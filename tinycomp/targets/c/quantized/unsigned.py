@@ -19,11 +19,10 @@ After::
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import COMPOSITE, Graph, Node, Value
 from tinycomp.ir.types import TensorType, tensor
 from tinycomp.passes.edits import take_over

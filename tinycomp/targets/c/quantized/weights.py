@@ -8,10 +8,10 @@ and applies the scales on the way, so that a fourth or an eighth of the bytes ha
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import COMPOSITE, Node
 from tinycomp.ops.numeric import Array
 from tinycomp.passes.assign_layout import LayoutRule

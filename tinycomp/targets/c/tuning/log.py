@@ -15,11 +15,10 @@ import math
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tinycomp.dataclass import dataclass
 from tinycomp.errors import TinycompWarning, TuningError, WriteError
 from tinycomp.runtime.native.processor import Machine, this_machine
 

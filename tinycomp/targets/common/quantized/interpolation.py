@@ -8,11 +8,11 @@ requantised as sums are with TFLite's rounding.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from math import gcd
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Node
 from tinycomp.ops.numeric import Array
 from tinycomp.remark import Remark

@@ -6,11 +6,11 @@ The functions work on the nodes of a match and on those of a composite's body al
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ops.numeric import Array
 from tinycomp.rewrite.traits import is_structural

@@ -11,9 +11,10 @@ for integer factors with the same results for all pairs of bytes; 97 % of random
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ops.numeric import Array
 from tinycomp.targets.common.quantized.reading import fixed_point
 

@@ -10,10 +10,10 @@ for lines of up to 2048 numbers. ``tinycomp_kernels.h`` has the formulas (qsoftm
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
-from tinycomp.dataclass import dataclass
 from tinycomp.ir.graph import Node
 from tinycomp.ops.numeric import Array
 from tinycomp.rewrite import Match, reject
