@@ -294,7 +294,9 @@ int32_t tc_program_piece(tc_program *program, int64_t value, const int64_t *abov
     free(kept);
     return tc_error_set(error, TC_NO_MEMORY, "no memory for another piece of the arena");
   }
-  memcpy(kept, above, (size_t)count * sizeof(int64_t));
+  if (count > 0) { /* a piece may stand above none, and then needs no list */
+    memcpy(kept, above, (size_t)count * sizeof(int64_t));
+  }
   program->pieces[program->piece_count++] = (tc_piece){value, kept, count};
   return TC_OK;
 }
