@@ -38,13 +38,18 @@ def take_over(graph: Graph, old: Node, new: Node) -> bool:
     Returns:
         True, for rules to return.
     """
+    return replace_results(graph, old, new.outputs)
+
+
+def replace_results(graph: Graph, old: Node, new: Sequence[Value]) -> bool:
+    """Do as :func:`take_over`, with a value of any node in the place of each result."""
     names = [value.name for value in old.outputs]
-    for before, after in zip(old.outputs, new.outputs, strict=True):
+    for before, after in zip(old.outputs, new, strict=True):
         if before.name:
             after.type = refine(before.type, after.type)
             graph.replace_uses(before, after)
     graph.erase(old)
-    for name, after in zip(names, new.outputs, strict=True):
+    for name, after in zip(names, new, strict=True):
         if name and after.name != name:
             graph.rename(after, name)
     return True

@@ -1,9 +1,8 @@
 """Group claimed nodes into as few regions as possible, without a cycle between regions.
 
-Contracting everything that edges of one target hold together
-gives the coarsest quotient one could wish for; the strong components of that quotient that are single vertices are
-regions of every best grouping, and most models need no more. What lies in larger components is a tangle, which
-:mod:`tinycomp.passes.region_search` solves.
+Contracting everything that edges of one target hold together gives the coarsest quotient one could wish for; the strong
+components of that quotient that are single vertices are regions of every best grouping, and most models need no more.
+What lies in larger components is a tangle, which :mod:`tinycomp.passes.region_search` solves.
 """
 
 from __future__ import annotations

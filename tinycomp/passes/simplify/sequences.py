@@ -11,9 +11,9 @@ import numpy as np
 
 from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
-from tinycomp.ir.types import UNKNOWN, OptionalType, TensorType, refine
+from tinycomp.ir.types import UNKNOWN, OptionalType, TensorType
 from tinycomp.ops.typing import retype
-from tinycomp.passes.edits import bypass, replace_by_constant, take_over, version_of
+from tinycomp.passes.edits import bypass, replace_by_constant, replace_results, take_over, version_of
 from tinycomp.rewrite import rule
 
 _MOST = 1024
@@ -134,10 +134,13 @@ def split_to_tensors(graph: Graph, node: Node) -> bool:
     pieces = list(split.outputs)
     if given is None and not node.attrs.get("keepdims", 1):
         pieces = [_axis_changed(graph, node, "Squeeze", piece, axis) for piece in pieces]
-    new = graph.add(
-        "SequenceConstruct", pieces, version=version_of(graph, "SequenceConstruct"), sources=node.sources, at=node
-    )
-    return take_over(graph, node, new)
+    return replace_results(graph, node, [_made(graph, node, pieces)])
+
+
+def _made(graph: Graph, node: Node, elements: Sequence[Value]) -> Value:
+    """Return the sequence of some elements, made where a node is."""
+    version = version_of(graph, "SequenceConstruct")
+    return graph.add("SequenceConstruct", elements, version=version, sources=node.sources, at=node).output
 
 
 def _sizes(node: Node, x: Value, given: Value | None) -> Sequence[int] | None:
@@ -187,21 +190,10 @@ def choose_elements(graph: Graph, node: Node) -> bool:
     bodies, node.bodies = node.bodies, {}
     new = graph.add("If", node.inputs, node.attrs, version=node.version, outputs=sum(counts), bodies=bodies,
                     captures=node.captures, sources=node.sources, at=node)  # fmt: skip
-    rest, renamed = iter(new.outputs), {}
-    for index, (result, count) in enumerate(zip(node.outputs, counts, strict=True)):
-        elements = [next(rest) for _ in range(count)]
-        value = elements[0]
-        if index in made:
-            version = version_of(graph, "SequenceConstruct")
-            value = graph.add("SequenceConstruct", elements, version=version, sources=node.sources, at=node).output
-        if result.name:
-            value.type = refine(result.type, value.type)
-            graph.replace_uses(result, value)
-            renamed[value] = result.name
-    graph.erase(node)
-    for value, name in renamed.items():
-        graph.rename(value, name)
-    return True
+    rest = iter(new.outputs)
+    chosen = [[next(rest) for _ in range(count)] for count in counts]
+    results = [_made(graph, node, each) if i in made else each[0] for i, each in enumerate(chosen)]
+    return replace_results(graph, node, results)
 
 
 @rule("SequenceMap")
@@ -229,18 +221,8 @@ def map_elements(graph: Graph, node: Node) -> bool:
                   types=[v.type for v in each.outputs], bodies={"body": each}, sources=node.sources, at=node)
         for row, each in zip(rows, known, strict=True)
     ]  # fmt: skip
-    version = version_of(graph, "SequenceConstruct")
-    renamed = {}
-    for index, result in enumerate(node.outputs):
-        elements = [call.outputs[index] for call in calls]
-        value = graph.add("SequenceConstruct", elements, version=version, sources=node.sources, at=node).output
-        if result.name:
-            value.type = refine(result.type, value.type)
-            graph.replace_uses(result, value)
-            renamed[value] = result.name
-    graph.erase(node)
-    for value, name in renamed.items():
-        graph.rename(value, name)
+    columns_made = zip(*(call.outputs for call in calls), strict=True)
+    replace_results(graph, node, [_made(graph, node, elements) for elements in columns_made])
     for call in calls:
         graph.inline(call)
     return True

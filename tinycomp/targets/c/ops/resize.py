@@ -172,10 +172,15 @@ def _emit_image(emit: Emitter, plan: _Plan) -> None:
     """Resize rows and columns of images at once."""
     node = plan.node
     x = node.operand(0)
-    source, result = image(x), image(node.output)
-    to, of = pixels_to(emit, node.output), pixels_of(emit, x)
-    lines, columns = _taps(emit, plan, 2), _taps(emit, plan, 3)
-    params = {
+    places, sizes = resized_images(emit, x, node.output)
+    _emit_plane(emit, node, places, (_taps(emit, plan, 2), _taps(emit, plan, 3)), sizes)
+
+
+def resized_images(emit: Emitter, x: Value, y: Value) -> tuple[tuple[View, View], dict[str, Size]]:
+    """Return where the result and the operand of a Resize of images lie, and the sizes that its kernels take."""
+    source, result = image(x), image(y)
+    to, of = pixels_to(emit, y), pixels_of(emit, x)
+    sizes = {
         "batch": source.batch,
         "height": source.height,
         "width": source.width,
@@ -185,7 +190,7 @@ def _emit_image(emit: Emitter, plan: _Plan) -> None:
         "x_pixel_stride": of.stride,
         "y_pixel_stride": to.stride,
     }
-    _emit_plane(emit, node, (to.view, of.view), (lines, columns), params)
+    return (to.view, of.view), sizes
 
 
 def _emit_plane(

@@ -10,9 +10,8 @@ from tinycomp.rewrite import Match, reject
 from tinycomp.symbolic import product
 from tinycomp.target import Target
 from tinycomp.targets.c.codegen.emitter import Emitter, Params
-from tinycomp.targets.c.codegen.images import pixels_of, pixels_to
 from tinycomp.targets.c.codegen.rules import LoweringRules, taken
-from tinycomp.targets.c.ops.conv import image
+from tinycomp.targets.c.ops.resize import resized_images
 from tinycomp.targets.c.options import COptions
 from tinycomp.targets.common.checks import Verdict, sized_type
 from tinycomp.targets.common.composites import operands_of
@@ -71,21 +70,13 @@ def qsoftmax(emit: Emitter, node: Node) -> None:
 def qresize(emit: Emitter, node: Node) -> None:
     """Emit the interpolation of images."""
     layer, (x,) = IntegerResize.read(node.body.nodes), operands_of(node).values()
-    source, result = image(x), image(node.output)
-    to, of = pixels_to(emit, node.output), pixels_of(emit, x)
+    places, sizes = resized_images(emit, x, node.output)
     params = {
-        "batch": source.batch,
-        "height": source.height,
-        "width": source.width,
-        "channels": source.channels,
-        "out_height": result.height,
-        "out_width": result.width,
+        **sizes,
         "line_steps": layer.lines.numerator,
         "column_steps": layer.columns.numerator,
-        "x_pixel_stride": of.stride,
-        "y_pixel_stride": to.stride,
         "x_zero_point": layer.zero_point,
         **_requantized(layer.ratio, layer.to),
     }
     tables = emit.constant(layer.lines.taps()), emit.constant(layer.columns.taps())
-    emit.call("qresize2d", [to.view, of.view, *tables], params, node)
+    emit.call("qresize2d", [*places, *tables], params, node)
