@@ -43,8 +43,8 @@ class Emulation:
 
     @property
     def folder(self) -> Path:
-        """Where the driver is made; emulations of one instruction set share it."""
-        return PROJECT / "build" / self.isa
+        """Where the driver is made; emulations of one instruction set, compiled alike, share it."""
+        return PROJECT / "build" / "".join([self.isa, *(flag for flag in self.build if flag.startswith("-O"))])
 
 
 def _missing_for_neon() -> list[str]:
@@ -67,9 +67,11 @@ def _missing_for_helium() -> list[str]:
 
 
 _AVX512 = ("gcc", "avx512", "-O1", "-Wno-psabi")
+_QUICKLY = () if "TINYCOMP_EMULATE_EVERY" in os.environ else ("", "-O0")
+"""Few cases are emulated by default, which take less time than compiling for speed."""
 
 EMULATIONS = {
-    "neon": Emulation("neon", ("aarch64-linux-gnu-gcc",), ("qemu-aarch64",), _missing_for_neon),
+    "neon": Emulation("neon", ("aarch64-linux-gnu-gcc", *_QUICKLY), ("qemu-aarch64",), _missing_for_neon),
     "helium": Emulation("helium", ("gcc", "", "-DTC_EMULATES_HELIUM", "-O0"), (), _missing_for_helium),
     "avx512bw": Emulation(
         "avx512", _AVX512, ("env", "TINYCOMP_ABSENT_FEATURES=avx512vnni,avx512bf16"), _missing_for_avx512
