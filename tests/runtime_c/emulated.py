@@ -66,12 +66,13 @@ def _missing_for_helium() -> list[str]:
     return [] if shutil.which("gcc") else ["gcc"]
 
 
-_AVX512 = ("gcc", "avx512", "-O1", "-Wno-psabi")
-_QUICKLY = () if "TINYCOMP_EMULATE_EVERY" in os.environ else ("", "-O0")
-"""Few cases are emulated by default, which take less time than compiling for speed."""
+_AT_LENGTH = "TINYCOMP_EMULATE_EVERY" in os.environ
+"""Whether much is emulated: the few cases of a usual run take less time than compiling for speed."""
+_NEON = ("aarch64-linux-gnu-gcc", *(() if _AT_LENGTH else ("", "-O0")))
+_AVX512 = ("gcc", "avx512", "-O1" if _AT_LENGTH else "-O0", "-Wno-psabi")
 
 EMULATIONS = {
-    "neon": Emulation("neon", ("aarch64-linux-gnu-gcc", *_QUICKLY), ("qemu-aarch64",), _missing_for_neon),
+    "neon": Emulation("neon", _NEON, ("qemu-aarch64",), _missing_for_neon),
     "helium": Emulation("helium", ("gcc", "", "-DTC_EMULATES_HELIUM", "-O0"), (), _missing_for_helium),
     "avx512bw": Emulation(
         "avx512", _AVX512, ("env", "TINYCOMP_ABSENT_FEATURES=avx512vnni,avx512bf16"), _missing_for_avx512
@@ -83,7 +84,7 @@ bfloat16 differently."""
 
 EVERY = int(os.environ.get("TINYCOMP_EMULATE_EVERY", "20"))
 """Emulation is slow: one emulated case in this many runs, chosen by its name; 1 runs them all, 0 none."""
-_IF_ASKED_FOR = () if "TINYCOMP_EMULATE_EVERY" in os.environ else ("helium",)
+_IF_ASKED_FOR = () if _AT_LENGTH else ("helium",)
 """What takes too long to compile to be emulated by default; exported projects run the same kernels in qemu."""
 
 EMULATED = tuple(name for name in EMULATIONS if EVERY and name not in (*available_isas(), *_IF_ASKED_FOR))
