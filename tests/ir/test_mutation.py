@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.graphs import decorated_graphs, graphs
 from tinycomp.ir import COMPOSITE, REGION, Graph, Node
 from tinycomp.ir.equality import difference
+from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ir.text.printer import print_graph
 from tinycomp.ir.verify import verify
 
@@ -42,6 +43,15 @@ def test_outline_then_inline_gives_the_graph_back(graph: Graph, data: st.DataObj
     verify(graph)
     assert difference(before, graph, sources=True) is None
     assert [n.label for n in graph.nodes] == [n.label for n in before.nodes]
+
+
+def test_a_clone_goes_on_with_the_same_names() -> None:
+    graph = parse_graph("graph @g (%x: float32[2]) -> (%y) { %y: float32[2] = Relu@14(%x) }")
+    extra = [graph.add("Relu", [graph.inputs[0]]).output.name for _ in range(3)]
+    graph.erase(graph.nodes[2])
+    twin = graph.clone()
+    after = [each.add("Relu", [each.inputs[0]]).output.name for each in (graph, twin)]
+    assert after[0] == after[1] not in extra
 
 
 @RELAXED

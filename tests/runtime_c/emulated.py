@@ -82,14 +82,25 @@ EMULATIONS = {
 """Instruction sets by the names that tests know them by; both kinds of AVX-512 multiply 8-bit numbers and
 bfloat16 differently."""
 
-EVERY = int(os.environ.get("TINYCOMP_EMULATE_EVERY", "20"))
-"""Emulation is slow: one emulated case in this many runs, chosen by its name; 1 runs them all, 0 none."""
+_EVERY_EMULATED = int(os.environ.get("TINYCOMP_EMULATE_EVERY", "20"))
+_EVERY_OLDER = 1 if _AT_LENGTH else 3
 _IF_ASKED_FOR = () if _AT_LENGTH else ("helium",)
 """What takes too long to compile to be emulated by default; exported projects run the same kernels in qemu."""
 
-EMULATED = tuple(name for name in EMULATIONS if EVERY and name not in (*available_isas(), *_IF_ASKED_FOR))
+EMULATED = tuple(name for name in EMULATIONS if _EVERY_EMULATED and name not in (*available_isas(), *_IF_ASKED_FOR))
 ISAS = (*available_isas(), *EMULATED)
 """What this machine runs itself, and what it may emulate."""
+
+
+def every(isa: object) -> int:
+    """Return one case in how many runs, chosen by its name, of those for an instruction set.
+
+    Emulation is slow: ``TINYCOMP_EMULATE_EVERY`` is that number for what is emulated, 1 for all, 0 for none. All other
+    cases run with it; without it some of what this machine runs are left out, too, but none of its best.
+    """
+    if isa in EMULATED:
+        return _EVERY_EMULATED
+    return _EVERY_OLDER if isa in available_isas()[:-1] else 1
 
 
 def require(isa: str) -> None:

@@ -791,6 +791,7 @@ class Graph:
         copy.defaults = dict(self.defaults)
         copy.bounds = dict(self.bounds)
         copy.remarks = list(self.remarks)
+        copy._fresh = dict(self._fresh)
         mapping = {value: Value(value.name, value.type, None, value.const) for value in self.values.values()}
         copy.inputs = [mapping[value] for value in self.inputs]
         copy._order = [_twin(node, copy, mapping) for node in self.nodes]
