@@ -233,7 +233,7 @@ def main() -> int:
         listed = Path(folder) / "checks.json"
         listed.write_text(json.dumps(rewrite(copy)), encoding="utf-8")
         subprocess.run([sys.executable, "setup.py", "-q", "build_ext", "--inplace"], cwd=copy, check=True)
-        natively = {"TINYCOMP_EMULATE_EVERY": "0"}
+        natively = {"TINYCOMP_TEST_ISAS": "native"}
         environment = os.environ | natively | {"PYTHONPATH": str(copy), CHECKS: str(listed)}
         command = [sys.executable, "-m", "tests.fuzz.unchecked_c", *sys.argv[1:]]
         return subprocess.run(command, cwd=copy, env=environment, check=False).returncode

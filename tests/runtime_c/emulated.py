@@ -66,8 +66,14 @@ def _missing_for_helium() -> list[str]:
     return [] if shutil.which("gcc") else ["gcc"]
 
 
-_AT_LENGTH = "TINYCOMP_EMULATE_EVERY" in os.environ
-"""Whether much is emulated: the few cases of a usual run take less time than compiling for speed."""
+_SHARES = {"some": (20, 3), "native": (0, 1), "all": (1, 1)}
+"""By ``TINYCOMP_TEST_ISAS``, one case in how many runs for emulated ones and for all of this machine but its best."""
+_ASKED_FOR = os.environ.get("TINYCOMP_TEST_ISAS", "some")
+if _ASKED_FOR not in _SHARES:
+    raise ValueError(f"TINYCOMP_TEST_ISAS: expected one of {', '.join(_SHARES)}, found {_ASKED_FOR!r}")
+_EVERY_EMULATED, _EVERY_OLDER = _SHARES[_ASKED_FOR]
+_AT_LENGTH = _EVERY_EMULATED == 1
+"""Whether all is emulated: the few cases of a usual run take less time than compiling for speed."""
 _NEON = ("aarch64-linux-gnu-gcc", *(() if _AT_LENGTH else ("", "-O0")))
 _AVX512 = ("gcc", "avx512", "-O1" if _AT_LENGTH else "-O0", "-Wno-psabi")
 
@@ -82,8 +88,6 @@ EMULATIONS = {
 """Instruction sets by the names that tests know them by; both kinds of AVX-512 multiply 8-bit numbers and
 bfloat16 differently."""
 
-_EVERY_EMULATED = int(os.environ.get("TINYCOMP_EMULATE_EVERY", "20"))
-_EVERY_OLDER = 1 if _AT_LENGTH else 3
 _IF_ASKED_FOR = () if _AT_LENGTH else ("helium",)
 """What takes too long to compile to be emulated by default; exported projects run the same kernels in qemu."""
 
@@ -95,8 +99,7 @@ ISAS = (*available_isas(), *EMULATED)
 def every(isa: object) -> int:
     """Return one case in how many runs, chosen by its name, of those for an instruction set.
 
-    Emulation is slow: ``TINYCOMP_EMULATE_EVERY`` is that number for what is emulated, 1 for all, 0 for none. All other
-    cases run with it; without it some of what this machine runs are left out, too, but none of its best.
+    Emulation is slow, and most of what may be wrong is wrong for the best instruction set of a machine, too.
     """
     if isa in EMULATED:
         return _EVERY_EMULATED
