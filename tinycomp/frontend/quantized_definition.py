@@ -220,10 +220,11 @@ def _shifted_conv(
 ) -> Value | None:
     """Return the convolution without the zero point of the data, less what that contributes where there is data."""
     sizes, point = data[0].shape, shape_of(data[1])
-    if sizes is None or not all(isinstance(d, int) for d in sizes[1:]) or math.prod(point or ()) != 1:
+    image = [d for d in sizes[1:] if isinstance(d, int)] if sizes is not None else None
+    if sizes is None or image is None or len(image) < len(sizes) - 1 or math.prod(point or ()) != 1:
         return None
     points = [None, weight[1]] if weight[1] is not None else []
-    ones = body.const(np.ones((1, *sizes[1:]), np.uint8))
+    ones = body("ConstantOfShape", body.ints(1, *image), value=np.ones(1, np.uint8))
     sums, share = (body("ConvInteger", x, weight[0], *points, **node.attrs) for x in (data[0], ones))
     return body("Sub", sums, body("Mul", body.cast(body.reshape(data[1], []), "int32"), share))
 
