@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from importlib import import_module
 from pathlib import Path
 
 import onnx
@@ -11,6 +12,7 @@ import pytest
 import tinycomp.ops
 from tests.host_only import DOMAIN
 from tinycomp.ops import FAMILIES, OPS
+from tinycomp.ops.record import heads
 
 SCHEMAS = [s for s in onnx.defs.get_all_schemas_with_history() if OPS.find(s.name, s.domain, s.since_version)]
 WITH_KERNEL = [s for s in SCHEMAS if OPS.find(s.name, s.domain, s.since_version).kernel]
@@ -30,9 +32,18 @@ def test_every_family_is_in_the_table():
     assert {f.stem for f in files if "\nFAMILY = OpFamily(" in f.read_text(encoding="utf-8")} == set(FAMILIES)
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_families_are_listed_with_their_operators(family):
+    operators = import_module(f"tinycomp.ops.{family}").FAMILY.operators
+    assert sorted(operators) == sorted(heads(FAMILIES[family])), f"write them in tinycomp/ops/families.py: {family}"
+    assert all(operator.records for operator in operators.values())
+
+
 def test_checks_and_plain_types_are_of_operators_of_onnx():
     names = {s.name for s in onnx.defs.get_all_schemas_with_history() if not s.domain}
-    assert {*OPS.checks, *OPS.plain_types} <= names
+    ours = {op for (domain, op), each in OPS.operators.items() if not domain and (each.checks or each.plain_type)}
+    assert ours <= names
+    assert all(not domain for (domain, _), each in OPS.operators.items() if each.checks or each.plain_type)
 
 
 def label(schema):

@@ -35,6 +35,7 @@ from tinycomp.runtime.regions import Bucketed, NativeRegion, PerShape, settled
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.symbolic import assuming
 from tinycomp.target import Decline, Target
+from tinycomp.target.target import composites_for
 
 if TYPE_CHECKING:
     from tinycomp.runtime.csource import region as c_region
@@ -454,7 +455,7 @@ def _with_shapes(node: Node, shapes: Shapes, target: Target | None = None) -> No
 
 def _merge_again(body: Graph, target: Target) -> None:
     """Make composites of what a target has claimed node by node, where they match now."""
-    if not target.composites:
+    if not composites_for(target, body):
         return
     for node in body.nodes:
         if not node.is_composite:

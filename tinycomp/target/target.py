@@ -17,6 +17,8 @@ from tinycomp.errors import MemoryLimitError, TargetError, TinycompError
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ops.signatures import unknown_operator
 from tinycomp.rewrite import Composite, Match, Remark, reject
+from tinycomp.rewrite.composites import CompositeGroup
+from tinycomp.rewrite.pattern import Head
 from tinycomp.target.cost import Cost
 from tinycomp.target.options import changed, defaults_of
 from tinycomp.target.placement import Placement
@@ -265,7 +267,7 @@ class Target:
         self.cost = cost
         self._requires = requires
         self.options = None if options is None else defaults_of(options, f"target {name}")
-        self._composites: list[Composite] = []
+        self._composites: list[Composite | CompositeGroup] = []
         self.rules: dict[tuple[str, str], list[OpRule]] = {}
         self._quantization: dict[str, QuantizationRule | Callable[..., QuantizationRule]] = {}
         self._region_checks: list[RegionCheck] = []
@@ -295,7 +297,7 @@ class Target:
 
         def register(traced: Callable[..., Any]) -> Composite:
             made = Composite.trace(traced, target=self.name, name=name)
-            if any(c.name == made.name for c in self._composites):
+            if any(made.name in _names(each) for each in self._composites):
                 raise TargetError(f'the target has two composites "{made.name}"', where=f"target {self.name}")
             self._composites.append(made)
             return made
@@ -461,11 +463,11 @@ class Target:
     @property
     def composites(self) -> list[Composite]:
         """Return the composites in the order in which they are tried; their checks know the options in force."""
-        return [self._knowing(composite) for composite in self._composites]
+        return [self._knowing(composite) for entry in self._composites for composite in _described(entry)]
 
     @composites.setter
     def composites(self, composites: list[Composite]) -> None:
-        self._composites = composites
+        self._composites = [*composites]
 
     def _knowing(self, composite: Composite) -> Composite:
         """Return a composite whose checks are given the options, if they want them, and know the quantisation rules."""
@@ -536,9 +538,11 @@ class Target:
     @property
     def reads_quantized(self) -> bool:
         """Tell whether a rule or composite mentions numbers that are quantised."""
-        return bool(self._quantization) or any(
-            not _CONVERSIONS.isdisjoint(composite.pattern.operators) for composite in self._composites
-        )
+        groups = [entry for entry in self._composites if isinstance(entry, CompositeGroup)]
+        needed = frozenset[Head]().union(*(either for group in groups for either in group.needs))
+        if self._quantization or _CONVERSIONS & needed:
+            return True
+        return any(_CONVERSIONS & each.pattern.operators for entry in self._composites for each in _described(entry))
 
     @property
     def generates(self) -> bool:
@@ -699,3 +703,39 @@ class Target:
 
     def __repr__(self) -> str:
         return f"<Target {self.name}>"
+
+
+# Composites that are described on demand ----------------------------------------------------------------------------
+
+
+def _names(entry: Composite | CompositeGroup) -> tuple[str, ...]:
+    return entry.names if isinstance(entry, CompositeGroup) else (entry.name,)
+
+
+def _described(entry: Composite | CompositeGroup) -> Sequence[Composite]:
+    return entry.composites if isinstance(entry, CompositeGroup) else (entry,)
+
+
+def add_on_demand(target: Target, names: str, needs: Sequence[Sequence[Head]], add: Callable[[Target], object]) -> None:
+    """Let ``add`` add composites to ``target`` once there is a graph that they may match in.
+
+    Args:
+        target: The target; the composites come behind those that it has.
+        names: What they are called, in their order, separated by spaces.
+        needs: Every match of each of them holds one operator out of every set.
+        add: Adds them to the target that it is given, which has nothing else.
+    """
+
+    def describe() -> Sequence[Composite]:
+        apart = Target(target.name)
+        add(apart)
+        return apart.composites
+
+    target._composites.append(CompositeGroup(names.split(), needs, describe))
+
+
+def composites_for(target: Target, graph: Graph) -> list[Composite]:
+    """Return the composites of a target that may match in a graph, in the order in which they are tried."""
+    held = {(node.domain, node.op) for node in graph.nodes}
+    entries = (e for e in target._composites if not isinstance(e, CompositeGroup) or e.may_match(held))
+    return [target._knowing(composite) for entry in entries for composite in _described(entry)]
