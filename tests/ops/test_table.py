@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from importlib import import_module
-from pathlib import Path
 
 import onnx
 import pytest
 
-import tinycomp.ops
 from tests.host_only import DOMAIN
-from tinycomp.ops import FAMILIES, OPS
-from tinycomp.ops.record import heads
+from tinycomp.ops import OPS
 
 SCHEMAS = [s for s in onnx.defs.get_all_schemas_with_history() if OPS.find(s.name, s.domain, s.since_version)]
 WITH_KERNEL = [s for s in SCHEMAS if OPS.find(s.name, s.domain, s.since_version).kernel]
@@ -27,16 +23,8 @@ OTHER_DEFAULTS = {
 }
 
 
-def test_every_family_is_in_the_table():
-    files = Path(tinycomp.ops.__file__).parent.glob("*.py")
-    assert {f.stem for f in files if "\nFAMILY = OpFamily(" in f.read_text(encoding="utf-8")} == set(FAMILIES)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_families_are_listed_with_their_operators(family):
-    operators = import_module(f"tinycomp.ops.{family}").FAMILY.operators
-    assert sorted(operators) == sorted(heads(FAMILIES[family])), f"write them in tinycomp/ops/families.py: {family}"
-    assert all(operator.records for operator in operators.values())
+def test_every_operator_has_a_record():
+    assert all(operator.records for operator in OPS.operators.values())
 
 
 def test_checks_and_plain_types_are_of_operators_of_onnx():

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field, replace
 
 from tinycomp.errors import TinycompError
 from tinycomp.frontend.definition import defines, definition, is_defined_by_others
-from tinycomp.frontend.quantized_definition import PRODUCT, is_quantized_product, layer_definition
+from tinycomp.frontend.quantized_layer import PRODUCT, is_quantized_product, layer_definition
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import Type, refine
 from tinycomp.ops import OPS

@@ -9,22 +9,28 @@ import inspect
 import types
 from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar, get_args, overload
 
 import numpy as np
 
 from tinycomp.errors import MemoryLimitError, TargetError, TinycompError
 from tinycomp.ir.graph import Graph, Node
+from tinycomp.lazy import LazyModule
 from tinycomp.ops.signatures import unknown_operator
 from tinycomp.rewrite import Composite, Match, Remark, reject
 from tinycomp.rewrite.composites import CompositeGroup
 from tinycomp.rewrite.pattern import Head
-from tinycomp.target.cost import Cost
 from tinycomp.target.options import changed, defaults_of
 from tinycomp.target.placement import Placement
 from tinycomp.target.policy import Policy
-from tinycomp.target.quantization import REAL, QuantizationRule, violations_among
-from tinycomp.target.region import Region, Split
+
+if TYPE_CHECKING:
+    from tinycomp.target import quantization
+    from tinycomp.target.cost import Cost
+    from tinycomp.target.quantization import QuantizationRule
+    from tinycomp.target.region import Region, Split
+else:
+    quantization = LazyModule("tinycomp.target.quantization")
 
 Predicate = Callable[..., Any]
 """Answers True or None for yes, ``reject("reason")`` or False for no; may have the options as a second parameter."""
@@ -50,7 +56,7 @@ class Legalizing(Protocol):
 
 _CONVERSIONS = frozenset({("", "DequantizeLinear"), ("", "QuantizeLinear")})
 _F = TypeVar("_F", bound=Callable[..., Any])
-_R = TypeVar("_R", bound=QuantizationRule | Callable[..., QuantizationRule])
+_R = TypeVar("_R", bound="QuantizationRule | Callable[..., QuantizationRule]")
 
 
 class Decline(TinycompError):  # noqa: N818 - what a code generator does, not what went wrong
@@ -478,7 +484,7 @@ class Target:
         return dataclasses.replace(composite, checks=[*checks, *([self._obeys] if self._quantization else [])])
 
     def _obeys(self, match: Match) -> bool | Remark:
-        found = next(violations_among(match.matched[::-1], self.quantization_rule, match.matched), None)
+        found = next(quantization.violations_among(match.matched[::-1], self.quantization_rule, match.matched), None)
         return found is None or reject(found[1].reason)
 
     def _bound(self, check: Predicate) -> Predicate:
@@ -507,9 +513,9 @@ class Target:
     def _rule_of(self, op: str) -> QuantizationRule:
         given = self._quantization[op]
         rule = given
-        if not isinstance(given, QuantizationRule):
+        if not isinstance(given, quantization.QuantizationRule):
             rule = given(self.options) if inspect.signature(given).parameters else given()
-        if not isinstance(rule, QuantizationRule):
+        if not isinstance(rule, quantization.QuantizationRule):
             raise TargetError(
                 "this is no quantisation rule", where=f"target {self.name}, {op}", expected="a QuantizationRule",
                 found=repr(rule),
@@ -521,7 +527,7 @@ class Target:
         found = self.rules.get((node.domain, node.op)) or self.rules.get((node.domain, "*"), [])
         wanted = self.quantization_rule(node) if found and self._quantization else None
         first = node.inputs[0] if node.inputs else None
-        if wanted is None or first is None or first.dtype in (*REAL, *wanted.activations):
+        if wanted is None or first is None or first.dtype in (*quantization.REAL, *wanted.activations):
             return found
         answer = reject(f"{first.dtype} is not among the numbers that it computes {node.op} of: {_listed(wanted)}")
         return [OpRule(found[0].name, lambda node: answer)]
@@ -560,6 +566,8 @@ class Target:
         Raises:
             TargetError: If a check fails, or its answer is none of these.
         """
+        from tinycomp.target.region import Split  # not before: few targets have checks
+
         where = f"region check of {self.name} at {region.label}"
         for check in self._region_checks:
             try:
