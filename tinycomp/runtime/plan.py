@@ -13,6 +13,9 @@ from tinycomp.errors import ExecutionError, MemoryLimitError, TinycompError
 from tinycomp.memory.budget import ENLARGE, check_time, current
 from tinycomp.runtime.spec import TensorSpec
 
+Position = tuple[int, ...]
+"""Where a step stands: its index in the plan, then the index of a body and of a step in it for each level below."""
+
 Run = Callable[[Sequence[Any]], Sequence[Any]]
 """Computes results from operands; both are arrays (or lists, dicts, None for the other kinds of ONNX values)."""
 
