@@ -330,7 +330,7 @@ def insert(
     for value in added.outputs:
         if value.name:
             declared = scope.declared.get(value.name)
-            if declared is not None:
+            if declared is not None and declared != value.type:
                 _check_kind(value, declared)
                 if not context.reshaped:
                     _check_shape(value, declared)
@@ -364,8 +364,10 @@ def _check_shape(value: Value, declared: Type) -> None:
 
 def declared_types(proto: onnx.GraphProto, context: Context) -> dict[str, Type]:
     """Return the types that a graph states for inner values and results, with fixed symbols filled in."""
-    types = {entry.name: type_from_proto(entry.type) for entry in (*proto.value_info, *proto.output)}
-    return {name: substitute(type_, context.sizes) for name, type_ in types.items() if type_ != UNKNOWN}
+    types = {entry.name: type_from_proto(entry.type) for entry in (*proto.value_info[:], *proto.output[:])}
+    if context.sizes:
+        types = {name: substitute(type_, context.sizes) for name, type_ in types.items()}
+    return {name: type_ for name, type_ in types.items() if type_ is not UNKNOWN}
 
 
 def _import_constants(
