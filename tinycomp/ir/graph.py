@@ -208,7 +208,7 @@ class Node:
         Raises:
             VerifyError: If the node has no such operand.
         """
-        value = self.optional_operand(index)
+        value = self.inputs[index] if index < len(self.inputs) else None
         if value is None:
             raise VerifyError(f"operand {index} is absent", where=repr(self), expected="a value")
         return value
@@ -219,7 +219,7 @@ class Node:
 
     def const(self, index: int) -> np.ndarray | None:
         """Return the array of the operand at ``index`` if that is a constant, else None."""
-        value = self.optional_operand(index)
+        value = self.inputs[index] if index < len(self.inputs) else None
         return None if value is None else value.const
 
     def operators(self) -> list[Node]:
@@ -807,6 +807,24 @@ class Graph:
         copy.set_outputs([mapping[v] for v in self.outputs], self.output_names)
         return copy
 
+    def dissolve(self) -> None:
+        """Take the graph and all bodies below it apart, for good.
+
+        Values and nodes refer to each other: what is dropped whole waits for the collector of cyclic garbage.
+        """
+        graphs = [self]
+        for graph in graphs:
+            for node in graph._members:
+                graphs.extend(node.bodies.values())
+                for value in node.outputs:
+                    value.producer = None
+                    value.users.clear()
+            for value in graph._values.values():
+                value.users.clear()
+            graph._members.clear()
+            graph._values.clear()
+            graph._edited()
+
     def __str__(self) -> str:
         return Graph.printer(self)
 
@@ -913,8 +931,9 @@ def _twin(node: Node, into: Graph, mapping: dict[Value, Value]) -> Node:
     twin.outputs = tuple([mapping[v] if v.name else Value("", v.type) for v in node.outputs])
     for value in twin.outputs:
         value.producer = twin
-    for operand in twin.inputs:
-        connect(operand, twin)
+    for operand in twin.inputs:  # as connect does, for which large graphs have no time
+        if operand is not None:
+            operand.users[twin] = operand.users.get(twin, 0) + 1
     return twin
 
 

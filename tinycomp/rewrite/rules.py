@@ -78,9 +78,10 @@ class FunctionRule:
         ops = [self.ops] if isinstance(self.ops, str) else self.ops
         return frozenset(("", op) if isinstance(op, str) else op for op in ops) or None
 
-    def apply(self, graph: Graph, node: Node) -> bool:
-        """Run the function."""
-        return self.function(graph, node)
+    @property
+    def apply(self) -> Callable[[Graph, Node], bool]:
+        """The function."""
+        return self.function
 
 
 def rule(*ops: str | Head) -> Callable[[Callable[[Graph, Node], bool]], FunctionRule]:
