@@ -4,10 +4,17 @@ import errno
 import os
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 from tinycomp.memory import system
-from tinycomp.memory.system import HAS_FOLDER_DESCRIPTORS, available_memory, opened_beneath, usable_processors
+from tinycomp.memory.system import (
+    HAS_FOLDER_DESCRIPTORS,
+    available_memory,
+    opened_beneath,
+    usable_processors,
+    user_cache_folder,
+)
 
 
 @pytest.fixture(params=["folders with descriptors", "folders without"])
@@ -67,3 +74,11 @@ def test_what_the_system_says_of_the_machine() -> None:
     assert 1 <= usable_processors() <= (os.cpu_count() or 1)
     memory = available_memory()
     assert memory is None or memory > 1 << 20
+
+
+@pytest.mark.parametrize("home", ["", "  ", "caches"])
+def test_the_folder_for_caches_is_the_one_of_platformdirs(
+    home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / home) if home.strip() else home)
+    assert user_cache_folder("program") == platformdirs.user_cache_path("program")

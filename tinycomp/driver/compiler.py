@@ -33,7 +33,7 @@ from tinycomp.errors import (
     TinycompWarning,
     did_you_mean,
 )
-from tinycomp.frontend import Shapes, bounds_of, checked_shapes, fixed_symbols, import_model
+from tinycomp.frontend import ModelSource, Shapes, bounds_of, checked_shapes, fixed_symbols
 from tinycomp.frontend.naming import name_outputs_apart
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ir.text.literals import AbsentArray
@@ -207,12 +207,13 @@ def compile(  # noqa: A001 - the public name
             specialize, optimize, precision or "f32", devices=DeviceOptions.read(devices, faults, targets),
         )  # fmt: skip
     with limited(memory_limit, timeout), compiling():
-        graph = _imported(model, shapes, mapped=True)
+        source = model if isinstance(model, Graph) else ModelSource.of(model, mapped=True)
+        graph = _graph_of(source, shapes)
         if precision is None and passes is None:
             compiler = compiler.fitting(graph)
         # Weights stay in the model's file as long as possible; the file must be the same in the end as it was.
         files = mappings_of(v.const for v in constants_of(graph) if v.const is not None)
-        original = _Original(graph.clone() if passes is None and _is_light(graph) else None, shapes)
+        original = None if passes is not None else _Original.of(model, source, graph, shapes)
         with sharing_budget(graph):  # passes that fold constants have one budget together
             compiler.partition_in_place(graph)
             compiler.check_places(graph, strict)
@@ -221,7 +222,7 @@ def compile(  # noqa: A001 - the public name
         for mapping in files:
             mapping.check()
         compiler.check_places(graph, strict)  # code generators may have declined regions
-        return compiler.package(lowered, original if passes is None else None)
+        return compiler.package(lowered, original)
 
 
 _SAMPLES = "Sizes that are no numbers count in MACs and bytes as their upper bound, without one as 1."
@@ -234,10 +235,22 @@ _KEPT = 16_000_000
 
 @dataclass(frozen=True)
 class _Original:
-    """The model before the passes, on which advice is tried; not kept where that takes much memory."""
+    """The model before the passes, on which advice is tried; not kept where that takes much memory.
 
-    graph: Graph | None
+    Attributes:
+        kept: What to import once more, or the graph where the caller may change what it came from.
+        shapes: Those that the caller has given.
+    """
+
+    kept: ModelSource | Graph | None
     shapes: Shapes | None
+
+    @classmethod
+    def of(cls, model: Model, source: ModelSource | Graph, graph: Graph, shapes: Shapes | None) -> _Original:
+        """Return what to keep of a model, of its source, and of its graph."""
+        if isinstance(source, ModelSource) and not isinstance(model, onnx.ModelProto):
+            return cls(source if source.nbytes <= _KEPT else None, shapes)
+        return cls(graph.clone() if _is_light(graph) else None, shapes)
 
     def again(self, model: Model | None) -> Graph:
         """Return a copy of the model, which has to be given where it was not kept.
@@ -247,13 +260,19 @@ class _Original:
         """
         if model is not None:
             return _imported(model, self.shapes, mapped=True)
-        if self.graph is None:
+        if self.kept is None:
             raise ModelError(
                 "the module has not kept the model, whose weights are large", where="advice",
                 expected="the model once more",
                 hint="Write report.advice(model), or compile it from its file.",
             )  # fmt: skip
-        return copied(self.graph)
+        if isinstance(self.kept, Graph):
+            return copied(self.kept)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TinycompWarning)  # they have been given
+            graph = _graph_of(self.kept, self.shapes)
+        check_files(constants_of(graph))
+        return graph
 
 
 def _is_light(graph: Graph) -> bool:
@@ -272,8 +291,12 @@ def load_graph(model: Model, shapes: Shapes | None = None) -> Graph:
 
 def _imported(model: Model, shapes: Shapes | None, mapped: bool) -> Graph:
     """Return a model as :func:`load_graph` does; ``mapped`` leaves large weights in its file for the time being."""
-    if isinstance(model, Graph):
-        graph = model.clone()
+    return _graph_of(model if isinstance(model, Graph) else ModelSource.of(model, mapped=mapped), shapes)
+
+
+def _graph_of(source: ModelSource | Graph, shapes: Shapes | None) -> Graph:
+    if isinstance(source, Graph):
+        graph = source.clone()
         _refuse_absent(graph)
         _own_arrays(graph)
         use_records(graph)
@@ -281,7 +304,7 @@ def _imported(model: Model, shapes: Shapes | None, mapped: bool) -> Graph:
         if shapes:
             _give_shapes(graph, shapes)
     else:
-        graph = import_model(model, shapes=shapes, mapped=mapped)
+        graph = source.graph(shapes)
     named = [_with_symbols(v.name, v.type) for v in graph.inputs]
     if named != [v.type for v in graph.inputs]:
         retype(graph, named)

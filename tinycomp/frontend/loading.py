@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -125,8 +125,18 @@ def check_text(text: str, where: str) -> None:
     Raises:
         ModelError: If it is not.
     """
-    if not isinstance(text, str):
-        raise ModelError("a name is not UTF-8", where=where, expected="UTF-8 text", found=repr(text)[:80])
+    check_texts((text,), where)
+
+
+def check_texts(texts: Iterable[str], where: str) -> None:
+    """Refuse names as :func:`check_text` does.
+
+    Raises:
+        ModelError: If one is not UTF-8.
+    """
+    for text in texts:
+        if not isinstance(text, str):
+            raise ModelError("a name is not UTF-8", where=where, expected="UTF-8 text", found=repr(text)[:80])
 
 
 def normal_domain(domain: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 import onnx
 
 from tinycomp.errors import ModelError, TinycompWarning, UnsupportedError, did_you_mean
-from tinycomp.frontend.loading import check_text
+from tinycomp.frontend.loading import check_text, check_texts
 from tinycomp.ir.graph import Graph
 
 MAX_NESTING = 64
@@ -36,13 +36,14 @@ def check_nesting(nodes: Sequence[onnx.NodeProto], where: str) -> None:
     Raises:
         UnsupportedError: If the limit is passed.
     """
-    stack = [(node, 1) for node in nodes]
+    stack = [(node, 1) for node in nodes[:]]
     while stack:
         node, depth = stack.pop()
-        for body in bodies_of(node):
-            if depth > MAX_NESTING:
-                raise too_deep(where)
-            stack.extend((inner, depth + 1) for inner in body.node)
+        for attribute in node.attribute[:]:
+            if attribute.HasField("g"):
+                if depth > MAX_NESTING:
+                    raise too_deep(where)
+                stack.extend((inner, depth + 1) for inner in attribute.g.node)
 
 
 def too_deep(where: str) -> UnsupportedError:
@@ -79,8 +80,8 @@ def unique(names: Sequence[str], known: set[str], what: str, where: str) -> set[
         ModelError: If a name comes twice, or is not UTF-8.
     """
     seen = set(known)
+    check_texts(names, where)
     for name in names:
-        check_text(name, where)
         if name in seen:
             raise ModelError(f'the value name "{name}" is defined twice', where=where, found=f"a second {what}")
         seen.add(name)
@@ -116,9 +117,10 @@ def free_names(graph: onnx.GraphProto) -> dict[str, None]:
 
 def reads(node: onnx.NodeProto) -> list[str]:
     """Return the names that a node reads, its bodies included."""
-    names = [name for name in node.input[:] if name]
-    for body in bodies_of(node):
-        names += free_names(body)
+    names = list(filter(None, node.input[:]))
+    for attribute in node.attribute[:]:
+        if attribute.HasField("g"):
+            names += free_names(attribute.g)
     return names
 
 

@@ -26,7 +26,7 @@ from tinycomp.errors import ModelError, TinycompWarning, TypeInferenceError, Uns
 from tinycomp.frontend.extension import extension, is_extension
 from tinycomp.frontend.external_data import ExternalData
 from tinycomp.frontend.functions import FunctionTable, LocalFunction, resolve
-from tinycomp.frontend.loading import LoadedModel, check_text, load_model, normal_domain, opset_imports
+from tinycomp.frontend.loading import LoadedModel, check_text, check_texts, load_model, normal_domain, opset_imports
 from tinycomp.frontend.naming import (
     MAX_NESTING,
     check_nesting,
@@ -51,6 +51,7 @@ from tinycomp.ir.proto import (
     type_from_proto,
 )
 from tinycomp.ir.types import UNKNOWN, TensorType, Type, compatible, present, substitute, type_of
+from tinycomp.memory.mapped import mapping_of
 from tinycomp.ops.typing import formal_types, infer_node_types, record_of
 
 _AS_ARRAY: Mapping[str, Callable[[Attr], np.ndarray]] = {
@@ -88,19 +89,47 @@ def import_model(
         UnsupportedError: If the model is valid but newer or more deeply nested than tinycomp can take.
         TypeInferenceError: If operands do not fit their operator.
     """
-    loaded = load_model(model, mapped=mapped)
-    proto = loaded.proto
-    declared = {entry.name: type_from_proto(entry.type) for entry in proto.graph.input}
-    overrides = checked_shapes(declared, shapes or {}, loaded.where)
-    context = Context(
-        ir_version=proto.ir_version,
-        opsets=opset_imports(proto, loaded.where, proto.ir_version),
-        functions=FunctionTable(proto.functions, proto.ir_version),
-        read_external=None if loaded.folder is None else ExternalData(loaded.folder).read,
-        sizes=fixed_symbols(declared, overrides),
-        reshaped=bool(overrides),
-    )
-    return _import_main(loaded, context, overrides)
+    return ModelSource.of(model, mapped=mapped).graph(shapes)
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """What a model is imported from, as often as that is wanted.
+
+    Attributes:
+        loaded: The parsed model.
+        external: The files with weights beside it, each mapped once; None where the model has no folder.
+    """
+
+    loaded: LoadedModel
+    external: ExternalData | None
+
+    @classmethod
+    def of(cls, model: str | os.PathLike[str] | bytes | onnx.ModelProto, *, mapped: bool = False) -> ModelSource:
+        """Read a model; see :func:`import_model`."""
+        loaded = load_model(model, mapped=mapped)
+        return cls(loaded, None if loaded.folder is None else ExternalData(loaded.folder))
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes, weights in mapped files apart."""
+        weights = self.loaded.weights.values()
+        return self.loaded.proto.ByteSize() + sum([w.nbytes for w in weights if mapping_of(w) is None])
+
+    def graph(self, shapes: Shapes | None = None) -> Graph:
+        """Return the model as a typed graph; see :func:`import_model`."""
+        loaded, proto = self.loaded, self.loaded.proto
+        declared = {entry.name: type_from_proto(entry.type) for entry in proto.graph.input}
+        overrides = checked_shapes(declared, shapes or {}, loaded.where)
+        context = Context(
+            ir_version=proto.ir_version,
+            opsets=opset_imports(proto, loaded.where, proto.ir_version),
+            functions=FunctionTable(proto.functions, proto.ir_version),
+            read_external=None if self.external is None else self.external.read,
+            sizes=fixed_symbols(declared, overrides),
+            reshaped=bool(overrides),
+        )
+        return _import_main(loaded, context, overrides)
 
 
 def _import_main(loaded: LoadedModel, context: Context, overrides: Mapping[str, TensorType]) -> Graph:
@@ -219,6 +248,11 @@ class Scope:
         self._values: dict[str, Value | None] = {}
         self._arrays: dict[str, np.ndarray] = {}
 
+    @property
+    def values(self) -> Mapping[str, Value | None]:
+        """What the names defined so far stand for; constants that nothing has read are not among them."""
+        return self._values
+
     def known(self) -> set[str]:
         """Return the names defined so far."""
         return {*self._values, *self._arrays}
@@ -289,7 +323,8 @@ def operands_of(scope: Scope, node: onnx.NodeProto, least: int, where: str) -> l
     names = node.input[:]
     while len(names) > least and not names[-1]:
         names.pop()
-    return [scope.lookup(name, where) for name in names]
+    known = scope.values
+    return [known[name] if name in known else scope.lookup(name, where) for name in names]
 
 
 def result_names(node: onnx.NodeProto, least: int) -> list[str]:
@@ -329,7 +364,7 @@ def insert(
     for value in added.outputs:
         if value.name:
             declared = scope.declared.get(value.name)
-            if declared is not None:
+            if declared is not None and declared != value.type:
                 _check_kind(value, declared)
                 if not context.reshaped:
                     _check_shape(value, declared)
@@ -363,8 +398,10 @@ def _check_shape(value: Value, declared: Type) -> None:
 
 def declared_types(proto: onnx.GraphProto, context: Context) -> dict[str, Type]:
     """Return the types that a graph states for inner values and results, with fixed symbols filled in."""
-    types = {entry.name: type_from_proto(entry.type) for entry in (*proto.value_info, *proto.output)}
-    return {name: substitute(type_, context.sizes) for name, type_ in types.items() if type_ != UNKNOWN}
+    types = {entry.name: type_from_proto(entry.type) for entry in (*proto.value_info[:], *proto.output[:])}
+    if context.sizes:
+        types = {name: substitute(type_, context.sizes) for name, type_ in types.items()}
+    return {name: type_ for name, type_ in types.items() if type_ is not UNKNOWN}
 
 
 def _import_constants(
@@ -399,8 +436,7 @@ def _set_outputs(scope: Scope, names: Sequence[str], where: str) -> None:
 
 def _import_nodes(scope: Scope, nodes: Sequence[onnx.NodeProto], context: Context, where: str) -> None:
     for node in sorted_nodes(nodes, scope.known(), where):
-        for text in (node.name, node.op_type, node.domain, *[a.name for a in node.attribute[:]]):
-            check_text(text, where)
+        check_texts((node.name, node.op_type, node.domain, *[a.name for a in node.attribute[:]]), where)
         label = context.label(node)
         function = context.functions.find(node)
         if function is not None:
@@ -411,9 +447,10 @@ def _import_nodes(scope: Scope, nodes: Sequence[onnx.NodeProto], context: Contex
 
 def _import_extension(scope: Scope, node: onnx.NodeProto, context: Context, label: str) -> bool:
     """Import an operator outside ONNX's own domains as a call of what defines it; tell whether something does."""
-    domain, where = normal_domain(node.domain), _place(label, node)
+    domain = normal_domain(node.domain)
     if not is_extension(domain, node.op_type) or domain not in context.opsets:
         return False
+    where = _place(label, node)
     attributes = resolve(node.attribute, context.environment, where)
     draft = Node(node.op_type, domain, 1, tuple(operands_of(scope, node, 0, where)))
     draft.attrs = {a.name: attribute_from_proto(a, where, context.read_external) for a in attributes}

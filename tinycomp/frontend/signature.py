@@ -17,7 +17,7 @@ from tinycomp.errors import ModelError, TypeInferenceError, did_you_mean
 from tinycomp.frontend.loading import newest_opsets, shown
 from tinycomp.ir.graph import COMPOSITE, REGION, TINYCOMP, Value
 from tinycomp.ir.proto import NUMBER_BY_DTYPE, attribute_kind, schema
-from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, MapType, OptionalType, SequenceType, Type
+from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, MapType, OptionalType, SequenceType, TensorType, Type
 from tinycomp.ops import OPS, unknown_domain
 
 OWN_DOMAINS = frozenset({COMPOSITE, REGION, TINYCOMP})
@@ -97,7 +97,12 @@ class Signature:
         """
         _check_count("inputs", len(operands), self.inputs, where)
         _check_count("outputs", outputs, self.outputs, where)
-        names = tuple([None if operand is None else type_name(operand.type) for operand in operands])
+        names = tuple([
+            None if operand is None
+            else _TENSOR_NAMES.get(operand.type.dtype, "") if isinstance(operand.type, TensorType)
+            else type_name(operand.type)
+            for operand in operands
+        ])  # fmt: skip
         if names in self.accepted:
             return
         bound: dict[str, tuple[str, str]] = {}

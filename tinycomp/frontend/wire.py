@@ -36,9 +36,8 @@ class Split(NamedTuple):
 
 
 class _Field(NamedTuple):
-    """One field of a message that has a length: its number, where it starts, and its contents."""
+    """One field of a message that has a length: where it starts, and its contents."""
 
-    number: int
     start: int
     content: int
     end: int
@@ -57,16 +56,14 @@ def split(data: memoryview) -> Split:
 
 
 def _split(data: memoryview) -> Split:
-    graphs = [field for field in _fields(data, 0, len(data)) if field.number == _MODEL_GRAPH]
+    graphs = list(_fields(data, 0, len(data), _MODEL_GRAPH))
     if len(graphs) != 1:
         raise _UnusualError  # protobuf merges repeated messages
     (graph,) = graphs
     inner = _Frame(data, graph.content)
     weights: dict[int, Bytes] = {}
     count = 0
-    for field in _fields(data, graph.content, graph.end):
-        if field.number != _GRAPH_INITIALIZER:
-            continue
+    for field in _fields(data, graph.content, graph.end, _GRAPH_INITIALIZER):
         if field.end - field.content >= _LARGE and (raw := _raw_data(data, field)) is not None:
             tensor = _Frame(data, field.content)
             tensor.leave_out(raw)
@@ -79,7 +76,7 @@ def _split(data: memoryview) -> Split:
 
 
 def _raw_data(data: memoryview, tensor: _Field) -> _Field | None:
-    raw = [f for f in _fields(data, tensor.content, tensor.end) if f.number == _TENSOR_RAW_DATA]
+    raw = list(_fields(data, tensor.content, tensor.end, _TENSOR_RAW_DATA))
     return raw[0] if len(raw) == 1 else None
 
 
@@ -117,8 +114,8 @@ def _message(number: int, content: bytes) -> bytes:
     return bytes(header) + content
 
 
-def _fields(data: memoryview, at: int, end: int) -> Iterator[_Field]:
-    """Yield those fields of the message in ``data[at:end]`` that have a length.
+def _fields(data: memoryview, at: int, end: int, number: int) -> Iterator[_Field]:
+    """Yield those fields of the message in ``data[at:end]`` that have a number and a length.
 
     Raises:
         _UnusualError: If a field is of a group, reaches past the end, or is written with more bytes than it takes.
@@ -139,8 +136,8 @@ def _fields(data: memoryview, at: int, end: int) -> Iterator[_Field]:
             raise _UnusualError
         if at > end:
             raise _UnusualError
-        if kind == _LENGTH:
-            yield _Field(tag >> 3, start, content, at)
+        if kind == _LENGTH and tag >> 3 == number:
+            yield _Field(start, content, at)
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -26,7 +27,7 @@ import numpy as np
 
 from tinycomp.errors import VerifyError
 from tinycomp.ir.proto import since_version
-from tinycomp.ir.types import UNKNOWN, Dim, Type, tensor, type_of
+from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, Dim, TensorType, Type, type_of
 from tinycomp.lazy import LazyModule
 from tinycomp.remark import Remark
 from tinycomp.symbolic import Range, Size
@@ -78,33 +79,40 @@ class Value:
     @property
     def dtype(self) -> str:
         """The element type of a tensor; ``"?"`` where it is unknown, and for the other kinds of values."""
-        return tensor(self.type).dtype
+        type_ = self.type
+        return type_.dtype if isinstance(type_, TensorType) else UNKNOWN_DTYPE
 
     @property
     def shape(self) -> tuple[Dim, ...] | None:
         """The dimensions of a tensor; None where even the rank is unknown, and for the other kinds of values."""
-        return tensor(self.type).shape
+        type_ = self.type
+        return type_.shape if isinstance(type_, TensorType) else None
 
     @property
     def rank(self) -> int | None:
         """The number of dimensions of a tensor; None where it is unknown, and for the other kinds of values."""
-        return tensor(self.type).rank
+        shape = self.shape
+        return None if shape is None else len(shape)
 
     @property
     def static_shape(self) -> tuple[int, ...] | None:
         """The dimensions of a tensor if every one is a number, else None."""
-        return tensor(self.type).static_shape
+        type_ = self.type
+        return type_.static_shape if isinstance(type_, TensorType) else None
 
     @property
     def sizes(self) -> tuple[Size, ...] | None:
         """The dimensions of a tensor as numbers and expressions; None where one is not known."""
-        return tensor(self.type).sizes
+        type_ = self.type
+        return type_.sizes if isinstance(type_, TensorType) else None
 
     @property
     def contents(self) -> tuple[Size | None, ...] | None:
         """The elements, in order, of a small tensor of integers as far as they follow from sizes or are constant."""
         if self.const is None:
-            type_ = tensor(self.type)
+            type_ = self.type
+            if not isinstance(type_, TensorType):
+                return None
             is_empty = self.producer is None and type_.dtype in ("int32", "int64") and 0 in (type_.shape or ())
             return () if is_empty else type_.contents
         if self.const.size > MOST_CONTENTS or self.const.dtype.kind not in "ib":
@@ -200,7 +208,7 @@ class Node:
         Raises:
             VerifyError: If the node has no such operand.
         """
-        value = self.optional_operand(index)
+        value = self.inputs[index] if index < len(self.inputs) else None
         if value is None:
             raise VerifyError(f"operand {index} is absent", where=repr(self), expected="a value")
         return value
@@ -211,7 +219,7 @@ class Node:
 
     def const(self, index: int) -> np.ndarray | None:
         """Return the array of the operand at ``index`` if that is a constant, else None."""
-        value = self.optional_operand(index)
+        value = self.inputs[index] if index < len(self.inputs) else None
         return None if value is None else value.const
 
     def operators(self) -> list[Node]:
@@ -267,12 +275,11 @@ def stable_order(members: Collection[Node]) -> list[Node]:
     Raises:
         VerifyError: If the links have a cycle; the message shows it.
     """
-    by_place = sorted(members, key=_place)
+    by_place = sorted(members, key=_place_of)
     return by_place if _is_ordered(by_place, members) else _searched_order(members)
 
 
-def _place(node: Node) -> tuple[int, int]:
-    return node.position, node.serial
+_place_of = operator.attrgetter("position", "serial")
 
 
 def _is_ordered(nodes: list[Node], members: Collection[Node]) -> bool:
@@ -292,7 +299,7 @@ def _searched_order(members: Collection[Node]) -> list[Node]:
     for _, user in _edges(members):
         waits[user] += 1
     number = {node: i for i, node in enumerate(members)}
-    ready = [(_place(node), number[node], node) for node, count in waits.items() if not count]
+    ready = [(_place_of(node), number[node], node) for node, count in waits.items() if not count]
     heapq.heapify(ready)
     order: list[Node] = []
     while ready:
@@ -302,7 +309,7 @@ def _searched_order(members: Collection[Node]) -> list[Node]:
             if user in members:
                 waits[user] -= 1
                 if not waits[user]:
-                    heapq.heappush(ready, (_place(user), number[user], user))
+                    heapq.heappush(ready, (_place_of(user), number[user], user))
     if len(order) == len(members):
         return order
     cycle = nx.find_cycle(links_among(members))
@@ -800,6 +807,24 @@ class Graph:
         copy.set_outputs([mapping[v] for v in self.outputs], self.output_names)
         return copy
 
+    def dissolve(self) -> None:
+        """Take the graph and all bodies below it apart, for good.
+
+        Values and nodes refer to each other: what is dropped whole waits for the collector of cyclic garbage.
+        """
+        graphs = [self]
+        for graph in graphs:
+            for node in graph._members:
+                graphs.extend(node.bodies.values())
+                for value in node.outputs:
+                    value.producer = None
+                    value.users.clear()
+            for value in graph._values.values():
+                value.users.clear()
+            graph._members.clear()
+            graph._values.clear()
+            graph._edited()
+
     def __str__(self) -> str:
         return Graph.printer(self)
 
@@ -906,8 +931,9 @@ def _twin(node: Node, into: Graph, mapping: dict[Value, Value]) -> Node:
     twin.outputs = tuple([mapping[v] if v.name else Value("", v.type) for v in node.outputs])
     for value in twin.outputs:
         value.producer = twin
-    for operand in twin.inputs:
-        connect(operand, twin)
+    for operand in twin.inputs:  # as connect does, for which large graphs have no time
+        if operand is not None:
+            operand.users[twin] = operand.users.get(twin, 0) + 1
     return twin
 
 

@@ -60,9 +60,13 @@ class TensorType:
     @property
     def sizes(self) -> tuple[Size, ...] | None:
         """The shape as numbers and expressions, or None where a dimension is unknown."""
-        if self.shape is None or None in self.shape:
+        shape = self.shape
+        if shape is None or None in shape:
             return None
-        return tuple([d if isinstance(d, int) else symbolic.size(d) for d in self.shape if d is not None])
+        for dim in shape:
+            if not isinstance(dim, int):
+                return tuple([d if isinstance(d, int) else symbolic.size(d) for d in shape if d is not None])
+        return shape  # type: ignore[return-value]  # the loop has looked at each
 
     def size(self, unknown: int = 1) -> int:
         """Count the elements, taking every symbolic or unknown dimension as ``unknown``."""

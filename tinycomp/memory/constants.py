@@ -20,6 +20,7 @@ import numpy as np
 from tinycomp.errors import TinycompWarning
 from tinycomp.memory.locks import Lock
 from tinycomp.memory.mapped import Array, is_foreign, map_file, mapping_of, mappings_of
+from tinycomp.memory.system import user_cache_folder
 
 VARIABLE = "TINYCOMP_CACHE"
 """The environment variable that names another folder for everything that tinycomp keeps."""
@@ -165,7 +166,5 @@ def _folders() -> Iterator[str]:
 
 def cache_folder() -> Path:
     """Return the folder for everything that tinycomp keeps: the one that ``TINYCOMP_CACHE`` names, or the user's."""
-    import platformdirs  # not before: few programs ask
-
     root = os.environ.get(VARIABLE)
-    return (Path(root) if root else platformdirs.user_cache_path("tinycomp")).absolute()
+    return (Path(root) if root else user_cache_folder("tinycomp")).absolute()

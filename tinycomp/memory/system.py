@@ -37,6 +37,15 @@ def after_fork_in_child(callback: Callable[[], object]) -> None:
         os.register_at_fork(after_in_child=callback)
 
 
+def user_cache_folder(program: str) -> Path:
+    """Return the folder where a program keeps what it can make anew for the user."""
+    if sys.platform == "linux":  # by the XDG base directories: to import platformdirs takes as long as a small model
+        return Path(os.environ.get("XDG_CACHE_HOME", "").strip() or "~/.cache").expanduser() / program
+    import platformdirs  # not before: few programs ask
+
+    return platformdirs.user_cache_path(program)
+
+
 def usable_processors() -> int:
     """Return how many processors the affinity of this process allows."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)

@@ -52,10 +52,8 @@ def infer_node_types(node: Node) -> list[Type]:
 
 def _with_sizes(node: Node, types: list[Type]) -> list[Type]:
     """Return types with what follows from sizes: dimensions that inference lost, and the contents of shapes."""
-    if all(isinstance(t, TensorType) and t.static_shape is not None for t in types):
-        sized = types
-    else:
-        sized = _sized(node, types)
+    is_sized = all([isinstance(t, TensorType) and t.static_shape is not None for t in types])
+    sized = types if is_sized else _sized(node, types)
     if node.op in contents.OPERATORS and not node.domain:
         known = contents.contents_of(node, sized, record_of(node))
         return [
@@ -158,13 +156,13 @@ def plain_types(node: Node) -> Sequence[TensorType] | None:
         return None
     if not rule.least <= len(node.inputs) <= rule.most or None in node.inputs[: rule.least]:
         return None
-    operands = []
+    operands: list[Operand] = []
     for value in node.inputs:
         if value is not None:
-            operand = _plain(value)
-            if operand is None:
+            type_ = value.type
+            if not isinstance(type_, TensorType) or type_.layout or type_.dtype == UNKNOWN_DTYPE or type_.shape is None:
                 return None
-            operands.append(operand)
+            operands.append((type_.dtype, type_.shape))
     if rule.dtypes is not None and (operands[0][0] not in rule.dtypes or len({dtype for dtype, _ in operands}) > 1):
         return None
     result = rule.type_of_result(node, operands)
@@ -176,13 +174,6 @@ def _attributes(op: str, version: int) -> frozenset[str]:
     """Return the names of the attributes that onnx knows."""
     definition = schema(op, "", version)
     return frozenset() if definition is None else frozenset(definition.attributes)
-
-
-def _plain(value: Value) -> Operand | None:
-    type_ = value.type
-    if not isinstance(type_, TensorType) or type_.layout or type_.dtype == UNKNOWN_DTYPE:
-        return None
-    return None if type_.shape is None else (type_.dtype, type_.shape)
 
 
 def _infer(node: Node, widen: bool) -> list[Type]:

@@ -34,7 +34,7 @@ from tinycomp.passes.edits import joined_sources
 from tinycomp.rewrite.rules import erase_dead, open_graphs
 from tinycomp.rewrite.traits import is_random, permutable
 
-_SAMPLED = 64
+_SAMPLED = 8
 """About how many elements of a constant are compared before its hash."""
 
 

@@ -285,10 +285,13 @@ def _from_sizes(node: Node) -> list[np.ndarray] | None:
     """Return the results of a node that follow from sizes, if all that are used are known."""
     arrays = []
     for value in node.outputs:
-        elements, shape = value.contents, value.static_shape
+        elements = value.contents if value.name else ()
+        if elements is None:
+            return None
+        shape = value.static_shape
         if not value.name:
             arrays.append(np.empty(0))
-        elif elements is None or shape is None or not all(isinstance(element, int) for element in elements):
+        elif shape is None or not all(isinstance(element, int) for element in elements):
             return None
         elif len(elements) == math.prod(shape):
             try:

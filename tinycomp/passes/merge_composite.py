@@ -85,7 +85,7 @@ def _merge(
         if composite.pattern.mentions_composites and selection.chosen:
             made += outline_all(selection)
             selection = Selection(graph, barred)
-        failed = selection.choose(composite, explained=lambda root: bool(rules(root)))
+        failed = selection.choose(composite, explained=rules)
         remarks += [_remark(composite, why) for root, why in failed if why.progress and root not in selection.taken]
     return made + outline_all(selection)
 

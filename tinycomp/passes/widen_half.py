@@ -64,19 +64,26 @@ class WidenHalf(Pass):
 
     def run(self, graph: Graph) -> bool:
         """Widen ``graph`` and its open bodies."""
-        return sum(_Widening(each).run() for each in open_graphs(graph)) > 0
+        return sum(_Widening(each).run() for each in open_graphs(graph) if _holds_half(each)) > 0
 
 
 def multiplies_bfloat16(graph: Graph) -> bool:
     """Tell whether a model has products and convolutions, and computes all of them in bfloat16."""
-    found = {
-        value.dtype
-        for _, node in graph.walk()
-        if node.op in _PRODUCTS and not node.domain
-        for value in node.inputs[:2]
-        if value is not None
-    }
-    return found == {"bfloat16"}
+    found = False
+    for _, node in graph.walk():
+        if node.op in _PRODUCTS and not node.domain:
+            for value in node.inputs[:2]:
+                if value is not None:
+                    if value.dtype != "bfloat16":
+                        return False
+                    found = True
+    return found
+
+
+def _holds_half(graph: Graph) -> bool:
+    """Tell whether a value of the graph itself is in half precision."""
+    types = [value.type for value in graph.values.values()]
+    return any([isinstance(type_, TensorType) and type_.dtype in HALF for type_ in types])
 
 
 @dataclass

@@ -181,13 +181,13 @@ class Selection:
             self._by_head.setdefault((node.domain, node.op), []).append(node)
 
     def choose(
-        self, composite: Composite, explained: Callable[[Node], bool] = lambda root: False
+        self, composite: Composite, explained: Callable[[Node], object] = lambda root: False
     ) -> list[tuple[Node, Remark]]:
         """Add every acceptable match of ``composite``, roots from the outputs back; return the failed attempts.
 
         Args:
             composite: What to look for.
-            explained: Whether nobody will ask why ``composite`` does not stand at a root. Such a root is not even
+            explained: True of a root where nobody will ask why ``composite`` does not stand there. It is not even
                 tried where an operator that every match holds is out of reach, or operators and constants rule a
                 match out, which saves most attempts.
         """
@@ -203,7 +203,8 @@ class Selection:
         for root in roots:
             if root in self.taken:
                 continue
-            if explained(root) and not (root in hopeful and may_start(composite.pattern, root, feasible)):
+            may_match = root in hopeful and may_start(composite.pattern, root, feasible)
+            if not may_match and explained(root):
                 continue
             answer = find(composite.pattern, root, self.graph, accept, feasible)
             if isinstance(answer, Match):
@@ -333,9 +334,9 @@ def _within_reach(graph: Graph, starts: Iterable[Node], depth: int) -> set[Node]
 
 def _may_take(node: Node, composite: Composite) -> bool:
     """Tell whether the node is nobody's, or a composite of the same target, which a larger one may hold."""
-    if node.is_region or (node.target is not None and not node.is_composite):
-        return False
-    return node.target in (None, composite.target)
+    if node.target is None:
+        return not node.is_region
+    return node.target == composite.target and node.is_composite
 
 
 def explain(composite: Composite, node: Node, graph: Graph, owners: Mapping[Node, str]) -> Remark | None:
@@ -389,7 +390,7 @@ def copies_needed(match: Match, graph: Graph) -> set[Node] | Remark:
 
 def _escape(node: Node, members: set[Node], graph: Graph) -> Value | None:
     for value in node.outputs:
-        if graph.is_output(value) or any(user not in members for user in value.users):
+        if graph.is_output(value) or not members.issuperset(value.users):
             return value
     return None
 

@@ -537,7 +537,7 @@ class Search:
         outputs = [self.values[p] for p in self.pattern.outputs]
         return Match(
             root=self.node,
-            outputs=tuple(v for v in outputs if v is not None),
+            outputs=tuple([v for v in outputs if v is not None]),
             matched=tuple(self.members),
             bindings={name: self.values.get(p) for name, p in self.pattern.named.items()},
             attrs=dict(self.attrs),
@@ -547,10 +547,9 @@ class Search:
         )
 
     def _free(self) -> tuple[Value, ...]:
-        parameters = [p for p in (*self.pattern.arguments, *self.values) if isinstance(p, AnyValue)]
-        values = [*(self.values.get(p) for p in parameters), *self.rest]
+        values = [self.values.get(p) for p in (*self.pattern.arguments, *self.values) if isinstance(p, AnyValue)]
         read = {v for n in self.members for v in n.inputs if v is not None and v.producer not in self.members}
-        return tuple(v for v in dict.fromkeys(values) if v in read)
+        return tuple([v for v in dict.fromkeys([*values, *self.rest]) if v in read])
 
     # Recording -----------------------------------------------------------------------------------------------------
 
@@ -651,7 +650,8 @@ class Search:
             else:
                 self._steps += 1
                 (pattern, value, anchored), rest = pending
-                value = self.resolve(value)
+                if self._formals:
+                    value = self.resolve(value)
                 fits = _FITS.get(type(pattern))
                 if fits is None:
                     stack.append((len(self._trail), _CHOICES[type(pattern)](pattern, value, anchored, self), rest))
@@ -662,7 +662,8 @@ class Search:
             pending = self._next_choice(stack)
 
     def _next_choice(self, stack: list[_Open]) -> _Pending:
-        """Return what is pending after the next choice of the last goal that has one left."""
+        """Return what is pending after the next feasible choice of the last goal that has one left."""
+        feasible = self.feasible
         while stack:
             mark, choices, rest = stack[-1]
             if len(self._trail) > mark:
@@ -670,18 +671,13 @@ class Search:
             choice = next(choices, None)
             if choice is None:
                 stack.pop()
-            elif self._is_feasible(choice):
+                continue
+            for pattern, value, anchored in choice if feasible is not None else ():
+                if type(pattern) in _MAY and not feasible.may_stand(pattern, value, anchored):
+                    break
+            else:
                 return _push(choice, rest)
         return _NONE
-
-    def _is_feasible(self, choice: Choice) -> bool:
-        feasible = self.feasible
-        if feasible is None:
-            return True
-        for pattern, value, anchored in choice:  # noqa: SIM110 (a generator would cost)
-            if not feasible.may_stand(pattern, value, anchored):
-                return False
-        return True
 
     def _undo(self, mark: int) -> None:
         while len(self._trail) > mark:
@@ -859,14 +855,14 @@ def _accepts(pattern: OpPattern, node: Node) -> bool:
     """Tell whether the operator of ``node`` is one of those asked for, whatever its operands."""
     if pattern.names is not None and (node.domain, node.op) not in pattern.names:
         return False
-    if _is_respelled(pattern, node) and not is_same_view(node, pattern.view, pattern.attrs.get("axis")):
+    if pattern.view and node.op == "Reshape" and not is_same_view(node, pattern.view, pattern.attrs.get("axis")):
         return False
     return not pattern.trait or has_trait(node, pattern.trait)
 
 
 def _is_respelled(pattern: OpPattern, node: Node) -> bool:
     """Tell whether the node is a Reshape where another change of shape was asked for."""
-    return bool(pattern.view) and node.op == "Reshape"
+    return node.op == "Reshape" and bool(pattern.view)
 
 
 def _at_node(
@@ -887,7 +883,7 @@ def _at_node(
         return ()
     search.record(search.nodes, pattern, node)
     search.add_member(node)
-    for name, wanted in () if _is_respelled(pattern, node) else pattern.attrs.items():
+    for name, wanted in () if pattern.view and _is_respelled(pattern, node) else pattern.attrs.items():
         reason = _check_attr(node, name, wanted, search)
         if reason:
             search.fail(f"{reason} at {node.label}", node)
@@ -954,7 +950,7 @@ def _operand_orders(pattern: _Operands, value: Value | None, anchored: bool, sea
 
 def _own_operands(node: Node, pattern: OpPattern) -> list[Value | None]:
     """Return the operands that patterns see: no captured values, no absent ones at the end, no shape of a view."""
-    if _is_respelled(pattern, node):
+    if pattern.view and _is_respelled(pattern, node):
         return [node.inputs[0]]
     operands = list(node.inputs[: len(node.inputs) - node.captures])
     while operands and operands[-1] is None:
@@ -1191,7 +1187,12 @@ def _may_be_const(pattern: Const, value: Value | None, anchored: bool, feasible:
 
 
 def _may_be_one(pattern: AnyOf, value: Value | None, anchored: bool, feasible: Feasibility) -> bool:
-    for option in _open_options(pattern, value, anchored, feasible):
+    node = None if value is None else value.producer
+    if value is None or node is None or (not anchored and feasible.looks_through(value)):
+        options = pattern.leaves
+    else:
+        options = pattern.leaves_at((node.domain, node.op))
+    for option in options:  # noqa: SIM110 (a generator would cost)
         if feasible.may_stand(option, value, anchored):
             return True
     return False
@@ -1204,12 +1205,13 @@ def _may_be_operator(
     while value is not None and value.producer is not None:
         node = value.producer
         if (
-            _accepts(pattern, node)
+            (pattern.names is None or (node.domain, node.op) in pattern.names)
             and value in node.outputs[index : index + 1]
+            and _accepts(pattern, node)
             and _operands_may(pattern, node, feasible)
         ):
             return True
-        if anchored or not feasible.looks_through(value):
+        if anchored or not looks_through(value, feasible.through):
             return False
         value = node.inputs[0]
     return False

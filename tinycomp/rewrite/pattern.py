@@ -232,6 +232,7 @@ class AnyOf(ValuePattern):
 
     def __post_init__(self) -> None:
         self._at: dict[Head, tuple[ValuePattern, ...]] = {}
+        self._leaves_at: dict[Head, tuple[ValuePattern, ...]] = {}
 
     @property
     def heads(self) -> frozenset[Head] | None:
@@ -248,6 +249,19 @@ class AnyOf(ValuePattern):
             )
         return options
 
+    @functools.cached_property
+    def leaves(self) -> tuple[ValuePattern, ...]:
+        """The alternatives, with those of alternatives among them in their places."""
+        nested = [option.leaves if isinstance(option, AnyOf) else (option,) for option in self.options]
+        return tuple(dict.fromkeys(itertools.chain.from_iterable(nested)))
+
+    def leaves_at(self, head: Head) -> tuple[ValuePattern, ...]:
+        """Return those of :attr:`leaves` that can stand at an operator, where no-ops are not looked through."""
+        leaves = self._leaves_at.get(head)
+        if leaves is None:
+            leaves = self._leaves_at[head] = tuple(p for p in self.leaves if _may_stand_at(p, head))
+        return leaves
+
     def children(self) -> Sequence[ValuePattern]:
         """Return the alternatives."""
         return self.options
@@ -255,6 +269,15 @@ class AnyOf(ValuePattern):
     def required(self) -> Sequence[ValuePattern]:
         """Return the last alternative, which for ``P.optional`` is the smallest."""
         return self.options[-1:]
+
+
+def _may_stand_at(pattern: ValuePattern, head: Head) -> bool:
+    """Tell whether the result of an operator can be what a pattern stands for, as far as the operator tells."""
+    while isinstance(pattern, Where):
+        pattern = pattern.inner
+    if isinstance(pattern, (OpPattern, Result)):
+        return pattern.heads is None or head in pattern.heads
+    return not isinstance(pattern, (Const, Absent))
 
 
 @dataclass(eq=False, repr=False)

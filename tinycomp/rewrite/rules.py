@@ -78,9 +78,10 @@ class FunctionRule:
         ops = [self.ops] if isinstance(self.ops, str) else self.ops
         return frozenset(("", op) if isinstance(op, str) else op for op in ops) or None
 
-    def apply(self, graph: Graph, node: Node) -> bool:
-        """Run the function."""
-        return self.function(graph, node)
+    @property
+    def apply(self) -> Callable[[Graph, Node], bool]:
+        """The function."""
+        return self.function
 
 
 def rule(*ops: str | Head) -> Callable[[Callable[[Graph, Node], bool]], FunctionRule]:
@@ -403,6 +404,9 @@ class Engine:
         work = _Worklist(graph)
         changes = 0
         while (node := work.pop()) is not None:
+            if graph.is_dead(node):
+                work.sweep(node)
+                continue
             applied = self._apply_first(graph, node, work)
             if applied is None:
                 continue
@@ -413,9 +417,7 @@ class Engine:
         return changes
 
     def _apply_first(self, graph: Graph, node: Node, work: _Worklist) -> Rule | None:
-        if work.sweep(node) or not (self._claimed or node.target is None):
-            return None
-        rules = self._rules_at(node)
+        rules = self._rules_at(node) if self._claimed or node.target is None else ()
         around = work.neighbourhood(node) if rules else []
         for entry in rules:
             if entry.apply(graph, node):
@@ -423,11 +425,12 @@ class Engine:
                 return entry
         return None
 
-    def _rules_at(self, node: Node) -> list[Rule]:
+    def _rules_at(self, node: Node) -> Sequence[Rule]:
         head = (node.domain, node.op)
-        if head not in self._by_head:
-            self._by_head[head] = [entry for entry, heads in self._rules if heads is None or head in heads]
-        return self._by_head[head]
+        rules = self._by_head.get(head)
+        if rules is None:
+            rules = self._by_head[head] = [entry for entry, heads in self._rules if heads is None or head in heads]
+        return rules
 
 
 @dataclass

@@ -77,9 +77,7 @@ def is_barrier(node: Node) -> bool:
 
 def is_structural(node: Node) -> bool:
     """Tell whether the node hands its first operand on unchanged (Identity, StopFusion, Dropout at inference)."""
-    if is_barrier(node):
-        return True
-    return has_trait(node, "structural") and not _drops(node)
+    return "structural" in _traits(node.op, node.domain, node.version) and not _drops(node)
 
 
 _HANDLES = frozenset({
@@ -111,9 +109,11 @@ def at_border(graph: Graph) -> set[Node]:
 def looks_through(value: Value, through: frozenset[str] | None) -> bool:
     """Tell whether ``value`` is its producer's first operand handed on, by an operator of ``through`` (None: any)."""
     node = value.producer
-    if node is None or value is not node.output or node.inputs[0] is None:
+    if node is None or "structural" not in _traits(node.op, node.domain, node.version):
         return False
-    return (through is None or node.op in through) and is_structural(node)
+    if value is not node.output or node.inputs[0] is None or _drops(node):
+        return False
+    return through is None or node.op in through
 
 
 def is_random(node: Node) -> bool:

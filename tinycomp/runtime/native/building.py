@@ -159,8 +159,10 @@ def _append(described: Described, builder: Builder, constants: Sequence[Array], 
             described.sizes.describe_offsets(call)
         return
     kernel = kernel_named(call.kernel, where)
-    params = kernel.make_params({name: _known(value) for name, value in call.params.items()}, where)
-    builder.append(kernel, [place_of(operand, where) for operand in call.operands], params)
+    given = call.params
+    if described.sizes is not None:
+        given = {name: 0 if isinstance(value, Expression) else value for name, value in given.items()}
+    builder.append(kernel, [place_of(operand, where) for operand in call.operands], kernel.make_params(given, where))
     if described.sizes is not None:
         described.sizes.describe_call(call, kernel)
 
@@ -210,19 +212,15 @@ def place_of(operand: Operand, where: str) -> Place:
     Raises:
         TargetError: If there is no such space, or a number is larger than the runtime's.
     """
-    if operand.space not in _SPACE_CODES:
+    space, index = _SPACE_CODES.get(operand.space), operand.index
+    if space is None:
         raise TargetError(
             f'there is no operand space "{operand.space}"', where=where, hint=did_you_mean(operand.space, SPACES)
         )
-    index, offset = operand.index, int(_known(operand.offset))
+    offset = 0 if isinstance(operand.offset, Expression) else int(operand.offset)
     if not -(1 << 31) <= index < 1 << 31 or not -(1 << 63) <= offset < 1 << 63:
         raise TargetError("an operand's index or offset does not fit", where=where, found=f"{index}, {offset}")
-    return _SPACE_CODES[operand.space], index, offset
-
-
-def _known(value: float | Size) -> float:
-    """Return a number as it is, and 0 for one that a run fills in."""
-    return 0 if isinstance(value, Expression) else value
+    return space, index, offset
 
 
 def _refuse_sizes(program: Program) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NoReturn
 
 from tinycomp.errors import ExecutionError, MemoryLimitError, TargetError, UnsupportedError, did_you_mean
@@ -76,6 +77,20 @@ class Kernel:
         Raises:
             TargetError: If a field is missing, unknown, of the wrong type or out of range.
         """
+        if params.keys() != self.fields.keys():
+            self._refuse_names(params, where)
+        try:
+            return ffi.new(self._pointer, dict(params))
+        except (TypeError, OverflowError) as error:
+            raise TargetError(
+                f'a parameter of kernel "{self.name}" does not fit', where=where, found=str(error)
+            ) from None
+
+    @functools.cached_property
+    def _pointer(self) -> Any:
+        return ffi.typeof(ffi.getctype(self.ctype, "*"))
+
+    def _refuse_names(self, params: Collection[str], where: str) -> NoReturn:
         for name in params:
             if name not in self.fields:
                 raise TargetError(
@@ -85,14 +100,7 @@ class Kernel:
                     hint=did_you_mean(name, self.fields),
                 )
         missing = [name for name in self.fields if name not in params]
-        if missing:
-            raise TargetError(f'kernel "{self.name}" lacks the parameters {", ".join(missing)}', where=where)
-        try:
-            return ffi.new(ffi.getctype(self.ctype, "*"), dict(params))
-        except (TypeError, OverflowError) as error:
-            raise TargetError(
-                f'a parameter of kernel "{self.name}" does not fit', where=where, found=str(error)
-            ) from None
+        raise TargetError(f'kernel "{self.name}" lacks the parameters {", ".join(missing)}', where=where)
 
 
 _KERNELS = {kernel.name: kernel for kernel in map(Kernel, range(lib.tc_kernel_count()))}

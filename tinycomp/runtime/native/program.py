@@ -133,10 +133,10 @@ class Instruction:
     @property
     def depends_on_sizes(self) -> bool:
         """Whether some part of it follows from the sizes of a run."""
-        parts: tuple[Any, ...] = (*self.params.values(), *[operand.offset for operand in self.operands])
+        parts: list[Any] = [*self.params.values(), *[operand.offset for operand in self.operands]]
         if self.control is not None:
-            parts += (*[dim for shape in self.control.shapes for dim in shape], *self.control.results)
-        return any(isinstance(part, Expression) for part in parts)
+            parts += [*[dim for shape in self.control.shapes for dim in shape], *self.control.results]
+        return any([isinstance(part, Expression) for part in parts])
 
     @property
     def algorithm(self) -> str:
@@ -372,6 +372,8 @@ class Program:
         Nothing else reads such an input, nothing else writes such an output, and nothing reads that before. Where sizes
         decide the shapes, it holds for runs in which both are equal.
         """
+        if not any([call.kernel in _EXTENDED_IN_PLACE for call in self.instructions]):
+            return frozenset()
         uses = Counter((operand.space, operand.index) for call in self.instructions for operand in call.operands)
         pairs, seen = set(), set[tuple[str, int]]()
         for call in self.instructions:

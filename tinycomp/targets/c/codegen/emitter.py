@@ -189,6 +189,9 @@ class Emitter:
 
     def view(self, value: Value) -> View:
         """Return where a value lies, placing it on first use, and before it the results of Concat that it lies in."""
+        found = self._views.get(value)
+        if found is not None:
+            return found
         placed = [value]
         while placed[-1] not in self._views and (concat := self._concat(placed[-1])) is not None:
             placed.append(concat.output)
@@ -224,12 +227,13 @@ class Emitter:
 
     def _concat(self, value: Value) -> Node | None:
         """Return the Concat in whose result ``value`` may be computed."""
-        type_ = tensor(value.type)
-        if value.const is not None or self.graph.is_output(value) or nbytes(type_) == 0:
+        if value.const is not None:
             return None
         for user in value.users:
-            if user.op == "Concat" and user.domain == "" and tensor(user.output.type).layout == type_.layout:
-                return user
+            if user.op == "Concat" and user.domain == "":
+                type_ = tensor(value.type)
+                if tensor(user.output.type).layout == type_.layout:
+                    return None if self.graph.is_output(value) or nbytes(type_) == 0 else user
         return None
 
     def _slice(self, value: Value, concat: Node) -> Strided:
@@ -367,6 +371,8 @@ class Emitter:
             rewrite: Returns other calls that do the same, for a program whose sizes are numbers.
         """
         left = self._place_outputs()
+        self._postponed.clear()  # what nobody needs refers back to the emitter
+        self._unwritten.clear()
         inputs = tuple(_input_spec(v) for v in self.graph.inputs)
         texts, heaps = self._texts()
         inputs += heap_specs(self.known) if texts is not None else ()

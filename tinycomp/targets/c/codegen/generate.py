@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 
 from tinycomp import symbolic
 from tinycomp.errors import TargetError
@@ -51,7 +51,10 @@ def generate(region: Node, table: Table, settings: Settings | None = None) -> Pr
     Raises:
         TargetError: If the region holds an operator that the target does not know.
     """
-    return _of_graph(region.op, region.body.clone(), table, settings or Settings())
+    body = region.body.clone()
+    program = _of_graph(region.op, body, table, settings or Settings())
+    body.dissolve()
+    return program
 
 
 def _of_graph(name: str, graph: Graph, table: Table, settings: Settings, outer: Emitter | None = None) -> Program:
@@ -150,19 +153,20 @@ def _generated(
         _fold_sizes(graph, most.keys())
     EliminateDeadCode().run(graph)
     own_parameters(graph)
-    MakeUnsigned(graph, lambda node: rule_of(node, table)).run()
-    AssignLayout(lambda node: _layout_rule(node, table)).run(graph)
+    rules = functools.cache(lambda node: rule_of(node, table))
+    MakeUnsigned(graph, rules).run()
+    AssignLayout(lambda node: rules(node).layout).run(graph)
 
     def lower_body(around: Emitter, body: Graph, body_name: str) -> Program:
         return _of_graph(f"{name}/{body_name}", body, table, settings, around)
 
     emit = Emitter(graph, settings, most, lower_body, outer)
-    groups = find_fusion_groups(graph, lambda node: _steps_alone(node, table))
+    groups = find_fusion_groups(graph, lambda node: _steps_alone(node, rules(node)))
     for node in graph.nodes:
         if node not in groups:
-            _lower(emit, node, table)
+            _lower(emit, node, rules(node))
         elif node is groups[node].nodes[-1]:
-            _emit_group(emit, groups[node], table)
+            _emit_group(emit, groups[node], rules)
     program = emit.finish(name, _memory_rewrite(settings))
     return dataclasses.replace(program, conditions=tuple(emit.demands)) if outer is None else program
 
@@ -248,18 +252,17 @@ def _named(dim: Dim, name: str, named: Set[str]) -> Dim:
     return symbolic.dimension(size)
 
 
-def _lower(emit: Emitter, node: Node, table: Table) -> None:
-    lower = rule_of(node, table).lower
+def _lower(emit: Emitter, node: Node, rule: LoweringRule) -> None:
+    lower = rule.lower
     assert lower is not None, node
     calls = len(emit.calls)
     lower(emit, node)
-    work = symbolic_macs([node])
-    if len(emit.calls) > calls and (not isinstance(work, int) or work):
+    work = symbolic_macs([node]) if len(emit.calls) > calls else 0
+    if not isinstance(work, int) or work:
         emit.count_macs(work)
 
 
-def _steps_alone(node: Node, table: Table) -> Steps | None:
-    rule = rule_of(node, table)
+def _steps_alone(node: Node, rule: LoweringRule) -> Steps | None:
     build = rule.build
     if build is None or (rule.lower is not None and takes_texts(node)):
         return None
@@ -268,13 +271,13 @@ def _steps_alone(node: Node, table: Table) -> Steps | None:
     return steps
 
 
-def _emit_group(emit: Emitter, group: FusionGroup, table: Table) -> None:
+def _emit_group(emit: Emitter, group: FusionGroup, rules: Callable[[Node], LoweringRule]) -> None:
     outputs = group.outputs(emit.graph.outputs)
     activations = spelled_out(group.nodes, outputs)
 
     def build(steps: Steps, node: Node) -> Ref | None:
         if node not in activations:
-            add = rule_of(node, table).build
+            add = rules(node).build
             assert add is not None, node
             return add(steps, node)
         spelled = activations[node]
@@ -306,6 +309,3 @@ def rule_of(node: Node, table: Table) -> LoweringRule:
         raise TargetError(f"the C target has no lowering for {node.qualified_op}", where=node.label)
     return table[key]
 
-
-def _layout_rule(node: Node, table: Table) -> LayoutRule:
-    return rule_of(node, table).layout

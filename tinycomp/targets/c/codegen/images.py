@@ -12,9 +12,10 @@ handful of sets and push each other out: 14x14x512 takes 2.2 times as long as it
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.layout import memory_order
@@ -116,8 +117,8 @@ class Band:
         >>> Band(4, 14).is_crowded(512), Band(4, 14).is_crowded(528)
         (True, False)
         """
-        sets = [p * stride * FLOAT // CACHE_LINE % SETS for p in range(self.lines * self.width)]
-        return max(Counter(sets).values()) > WAYS
+        sets = np.arange(self.lines * self.width) * (stride * FLOAT) // CACHE_LINE % SETS
+        return int(np.bincount(sets).max(initial=0)) > WAYS
 
 
 def spaced(emit: Emitter, node: Node, value: Value) -> Pixels | None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.types import TensorType
 from tinycomp.ops.text import ALL, LONGEST, longest_text, made_texts, plain, text_bytes, utf8
 from tinycomp.runtime.native.program import BufferSpec
 from tinycomp.symbolic import Expression, Size
@@ -30,8 +31,8 @@ def takes_texts(node: Node) -> bool:
 
 def has_texts(graph: Graph) -> bool:
     """Tell whether texts come into a graph, go out, or are made in it."""
-    made = (v for node in graph.nodes for v in node.used_outputs())
-    return any(v.dtype == DTYPE for values in (graph.inputs, graph.outputs, made) for v in values)
+    values = [v for v in graph.values.values() if v.const is None]
+    return any([isinstance(v.type, TensorType) and v.type.dtype == DTYPE for v in (*values, *graph.outputs)])
 
 
 def makes_heap(node: Node) -> bool:
