@@ -45,6 +45,8 @@ Sizes = tuple[Size | None, ...]
 SizeRule = Callable[[Node, Sequence[Sizes | None]], Sequence[Sizes | None]]
 """Gives the shapes of a node's results from those of its operands (None where a rank is not known or an operand is
 absent): see :meth:`OpFamily.sizes`."""
+ObjectRule = Callable[[Node], "Callable[[Any], Any] | None"]
+"""Gives the function that makes a node's result: see :meth:`OpFamily.objects`."""
 PlainTypeFunction = Callable[[Node, Sequence[Operand]], Operand | None]
 _K = TypeVar("_K", bound=Kernel)
 _C = TypeVar("_C", bound=Check)
@@ -160,6 +162,7 @@ class OpFamily:
         checks: By operator of ONNX's own domain: what refuses nodes before they run, in the order to ask.
         plain_types: By operator of ONNX's own domain: the rule for the type of its plain nodes.
         size_rules: By domain and operator: the shapes of results as expressions.
+        object_rules: By domain and operator: what makes results that are Python objects.
     """
 
     name: str
@@ -167,6 +170,7 @@ class OpFamily:
     checks: dict[str, list[Check]] = field(default_factory=dict)
     plain_types: dict[str, PlainTypeRule] = field(default_factory=dict)
     size_rules: dict[tuple[str, str], SizeRule] = field(default_factory=dict)
+    object_rules: dict[tuple[str, str], ObjectRule] = field(default_factory=dict)
 
     def op(
         self,
@@ -243,6 +247,20 @@ class OpFamily:
 
         return register
 
+    def objects(self, *names: str, domain: str = "") -> Callable[[ObjectRule], ObjectRule]:
+        """Register the decorated function as what finds a shorter way to results of ``names`` that are Python objects.
+
+        For nodes whose only result they are, it returns a function of the only operand that is no constant, an array
+        in contiguous memory. That makes the same objects as the kernel, new in every call, or returns None, and the
+        kernel says what is wrong.
+        """
+
+        def register(rule: ObjectRule) -> ObjectRule:
+            self.object_rules.update({(domain, name): rule for name in names})
+            return rule
+
+        return register
+
 
 class OpTable:
     """An immutable index of what the families say.
@@ -250,6 +268,7 @@ class OpTable:
     Attributes:
         checks: By operator of ONNX's own domain: what refuses nodes before they run, in the order to ask.
         plain_types: By operator of ONNX's own domain: the rule for the type of its plain nodes.
+        object_rules: By domain and operator: what makes results that are Python objects.
     """
 
     def __init__(self, families: Iterable[OpFamily]) -> None:
@@ -257,11 +276,13 @@ class OpTable:
         self.checks: dict[str, tuple[Check, ...]] = {}
         self.plain_types: dict[str, PlainTypeRule] = {}
         self.size_rules: dict[tuple[str, str], SizeRule] = {}
+        self.object_rules: dict[tuple[str, str], ObjectRule] = {}
         for family in families:
             assert self.checks.keys().isdisjoint(family.checks), f"{family.name} checks what another family checks"
             self.checks |= {name: tuple(checks) for name, checks in family.checks.items()}
             self.plain_types |= family.plain_types
             self.size_rules |= family.size_rules
+            self.object_rules |= family.object_rules
             for record in family.records:
                 index.setdefault((record.domain, record.name), []).append(record)
         for records in index.values():
