@@ -16,7 +16,7 @@ from tinycomp.ir.types import Dim, TensorType, Type, bits
 from tinycomp.lazy import LazyModule
 from tinycomp.memory.budget import check_time, current, reserve_bytes
 from tinycomp.memory.constants import Constants, check_files
-from tinycomp.ops import bind, is_opaque
+from tinycomp.ops import OPS, bind, is_opaque
 from tinycomp.ops.rows import following_rows
 from tinycomp.ops.typing import retype
 from tinycomp.passes.data_dependent import data_dependent
@@ -161,7 +161,12 @@ class Lowering:
         label = node.op if node.is_region else node.label
         rebuild = functools.partial(_with_bodies, node) if bodies else None
         silent = isinstance(run, NativeRegion) or has_trait(node, "silent")
-        return Step(label, node.qualified_op, tier, run, reads, writes, frees, node.sources, bodies, rebuild, silent)
+        known = OPS.of(node.op, node.domain)
+        make_objects = None if known is None or known.objects is None else known.objects(node)
+        return Step(
+            label, node.qualified_op, tier, run, reads, writes, frees, node.sources, bodies, rebuild, silent,
+            make_objects,
+        )  # fmt: skip
 
     def _computation(self, node: Node) -> tuple[Run, str, tuple[Plan, ...]]:
         if node.is_region and not self.reference:

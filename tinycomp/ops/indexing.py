@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from tinycomp.ops.record import OpFamily, Sizes
 from tinycomp.symbolic import Size, product
 
 FAMILY = OpFamily("indexing")
+_objects: Any = importlib.import_module("tinycomp.ops._objects")
 
 
 @FAMILY.op("Gather", traits={"movement", "silent"})
@@ -34,6 +37,16 @@ def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
         fix_indices(indices, x.shape[fixed], "Gather")
         raise
     return found if isinstance(found, np.ndarray) else np.asarray(found, x.dtype)
+
+
+@FAMILY.objects("Gather")
+def _gathered_objects(node: Node) -> Callable[[Any], Any] | None:
+    """Return what looks up texts of a constant table, which is how classes become their names."""
+    table = None if node.inputs[0] is None else node.inputs[0].const
+    if not isinstance(table, np.ndarray) or table.dtype != object or table.ndim != 1:
+        return None
+    found: Callable[[Any], Any] = _objects.table_of(table.tolist(), np.empty, table.dtype)
+    return found
 
 
 @FAMILY.plain_type("Gather", least=2, dtypes=None)

@@ -48,6 +48,8 @@ Sizes = tuple[Size | None, ...]
 SizeRule = Callable[[Node, Sequence[Sizes | None]], Sequence[Sizes | None]]
 """Gives the shapes of a node's results from those of its operands (None where a rank is not known or an operand is
 absent): see :meth:`OpFamily.sizes`."""
+ObjectRule = Callable[[Node], "Callable[[Any], Any] | None"]
+"""Gives the function that makes a node's result: see :meth:`OpFamily.objects`."""
 PlainTypeFunction = Callable[[Node, Sequence[Operand]], Operand | None]
 _K = TypeVar("_K", bound=Kernel)
 _C = TypeVar("_C", bound=Check)
@@ -162,12 +164,14 @@ class Operator:
         checks: What refuses its nodes before they run, in the order to ask.
         plain_type: The rule for the type of its plain nodes.
         sizes: The shapes of its results as expressions.
+        objects: What makes its result where that is a Python object.
     """
 
     records: list[OpRecord] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
     plain_type: PlainTypeRule | None = None
     sizes: SizeRule | None = None
+    objects: ObjectRule | None = None
 
 
 class OpFamily:
@@ -263,6 +267,21 @@ class OpFamily:
         def register(rule: SizeRule) -> SizeRule:
             for name in names:
                 self._of(name, domain).sizes = rule
+            return rule
+
+        return register
+
+    def objects(self, *names: str, domain: str = "") -> Callable[[ObjectRule], ObjectRule]:
+        """Register the decorated function as what finds a shorter way to results of ``names`` that are Python objects.
+
+        For nodes whose only result they are, it returns a function of the only operand that is no constant, an array
+        in contiguous memory. That makes the same objects as the kernel, new in every call, or returns None, and the
+        kernel says what is wrong.
+        """
+
+        def register(rule: ObjectRule) -> ObjectRule:
+            for name in names:
+                self._of(name, domain).objects = rule
             return rule
 
         return register
