@@ -325,13 +325,21 @@ def as_words(*parts: int | str) -> list[int]:
     return found
 
 
-def edited(contents: bytes, place: tuple[int | str, ...], changes: dict[int, int], last: bool = False) -> bytes:
-    """The file whose record has other words so far behind the begin of ``place``, its first or last one."""
+def edited(
+    contents: bytes,
+    place: tuple[int | str, ...],
+    changes: dict[int, int],
+    last: bool = False,
+    inserted: dict[int, list[int]] | None = None,
+) -> bytes:
+    """The file whose record has other words, or several for one, so far behind the begin of ``place``."""
     record = record_of(contents)
     words, wanted = list(struct.unpack(f"<{len(record) // 8}q", record)), as_words(*place)
     begins = [i for i in range(len(words)) if words[i : i + len(wanted)] == wanted]
     for behind, word in changes.items():
         words[begins[-1 if last else 0] + behind] = word
+    for behind, several in (inserted or {}).items():
+        words[begins[0] + behind : begins[0] + behind + 1] = several
     return with_record(contents, struct.pack(f"<{len(words)}q", *words))
 
 
@@ -352,9 +360,6 @@ TOO_LARGE = (1 << 48) + 1
         (MLP, ("float32", 2, 0, -1, -1, 4), {6: -2}, False, "a number is out of range"),
         (MLP, ("float32", 2, 0, -1, -1, 4), {6: TOO_LARGE}, False, "a number is out of range"),
         (MLP, ("float32", 2), {3: 1000}, True, "there is no such size"),
-        (CACHE, (1, "c_0"), {-1: 1}, True, "a number is out of range"),
-        (CACHE, (1, "c_0"), {-1: -1}, True, "a number is out of range"),
-        (CACHE, (1, "c_0"), {-2: 3}, True, "a number is out of range"),
     ],
 )
 def test_numbers_of_a_record_that_are_out_of_range(
@@ -364,6 +369,19 @@ def test_numbers_of_a_record_that_are_out_of_range(
     CModule(edited(contents, place, {}))
     with pytest.raises(LibraryError, match=message):
         CModule(edited(contents, place, changes, last))
+
+
+@pytest.mark.parametrize("pair", [(-1, 0), (3, 0), (0, -1), (0, 1)])
+def test_caches_that_no_input_or_output_is(pair: tuple[int, int]) -> None:
+    """The model extends none: its record says so before its only step."""
+    contents = module_of(CACHE).to_bytes()
+
+    def extended(*pair: int) -> bytes:
+        return edited(contents, (0, 1, "c_0"), {}, inserted={0: [1, *pair]})
+
+    CModule(extended(0, 0))
+    with pytest.raises(LibraryError, match="a number is out of range"):
+        CModule(extended(*pair))
 
 
 def test_scratch_of_functions_that_is_out_of_range() -> None:

@@ -56,20 +56,34 @@ class Draft:
         return self.tell("append", kernel.index, places, len(operands), values, ffi.sizeof(kernel.ctype))
 
     def control(self, bodies: Sequence[Draft | None] = (), **fields: Any) -> Draft:
-        """Append control flow: without other fields, an IF with one captured operand and one result."""
+        """Append control flow: without other fields, an IF with one captured operand and one result.
+
+        Args:
+            bodies: Programs; copies of eight bytes are the rest.
+            **fields: What the description says instead: ``operands`` and their ``nbytes``, ``symbols``, ``next`` and
+                ``outputs`` of each body, ``growths`` of the results, and what is no list.
+        """
         operands = fields.pop("operands", [(INPUT, 1), (INPUT,), (OUTPUT,)])
-        nbytes = fields.pop("nbytes", [1, 8, 8])
-        extent = ffi.new("tc_extent[]", [(-1, 8)] * 8)
+        nbytes = [n if isinstance(n, tuple) else (-1, n) for n in fields.pop("nbytes", [1, 8, 8])]
+        usual = [(-1, 8)] * 8
+        symbols, outputs = (ffi.new("tc_extent[]", fields.pop(name, usual)) for name in ("symbols", "outputs"))
+        following = ffi.new("int64_t[]", fields.pop("next", [-1] * 8))
         programs = [*bodies, *[finished() for _ in range(2 - len(bodies))]]
         held = [
             ffi.new("tc_body[]", [
-                (NOTHING if body is None else body.handle, extent, NOTHING, extent) for body in programs
+                (NOTHING if body is None else body.handle, symbols, following, outputs) for body in programs
             ]),
             ffi.new("tc_operand[]", [*operands, *[(NONE,)] * (8 - len(operands))]),
-            ffi.new("tc_extent[]", [*[(-1, n) for n in nbytes], *[(-1, 0)] * (8 - len(nbytes))]),
+            ffi.new("tc_extent[]", [*nbytes, *[(-1, 0)] * (8 - len(nbytes))]),
         ]  # fmt: skip
         known = {"kind": IF, "captured": 1, "results": 1, "bodies": held[0], "operands": held[1], "bytes": held[2]}
-        self.kept.append(programs)
+        if "growths" in fields:
+            dims = [ffi.new("tc_extent[]", growth[k]) for growth in fields["growths"] for k in (1, 2)]
+            fields["growths"] = ffi.new("tc_growth[]", [
+                (growth[0], dims[2 * i], dims[2 * i + 1]) for i, growth in enumerate(fields["growths"])
+            ])  # fmt: skip
+            held += dims
+        self.kept += [programs, held]
         return self.tell("control", ffi.new("tc_control *", known | fields))
 
     def context(self, threads: int = 1) -> Any:
@@ -134,11 +148,11 @@ def tabled() -> Draft:
     return draft.tell("add_constant", words, 16, False)
 
 
-def finding(found: int = 2) -> Draft:
+def finding(found: int = 2, operands: Sequence[Any] = ((ARENA,), (INPUT,))) -> Draft:
     """A program that may find sizes, and whose last instruction writes a word of the arena."""
     draft = Draft((1, found)).tell("formula", CONSTANT_FORMULA, 8, 0, 0)
     draft.tell("piece", 1 + found, NOTHING, 0)
-    return draft.append(COPY, [(ARENA,), (INPUT,)])
+    return draft.append(COPY, operands)
 
 
 def one_found() -> Draft:
@@ -240,6 +254,7 @@ CALLS: list[tuple[Callable[[], Draft], str, tuple[Any, ...], str]] = [
     (finding, "finds", (-FAR, 1, 0), FINDS_NOTHING),
     (finding, "finds", (FAR, 1, 0), FINDS_NOTHING),
     (finding, "finds", (1, 1, 0), FINDS_NOTHING),
+    (lambda: finding(operands=[(ARENA,), (ARENA,)]), "finds", (1, 1, 0), FINDS_NOTHING),
     (lambda: finding().append(), "finds", (0, 1, 0), FINDS_NOTHING),
     (finding, "finds", (0, 2, 0), FINDS_NOTHING),
     (lambda: finding(0), "finds", (0, 1, 0), FINDS_NOTHING),
@@ -327,6 +342,98 @@ NO_BODY = "a body is not finished, or does not take or give what it must"
 def test_control_flow_that_is_refused(draft: Callable[[], Draft], bodies: Any, fields: Any, message: str) -> None:
     with pytest.raises(RefusedError, match=message):
         draft().control([body and body() for body in bodies], **fields)
+
+
+def body() -> Draft:
+    """A finished program over a size, value 0; value 1 is 8."""
+    draft = Draft((1, 0), 1).tell("formula", CONSTANT_FORMULA, 8, 0, 0)
+    return draft.tell("buffer_size", INPUT, 0, 1).tell("buffer_size", OUTPUT, 0, 1).append().finish(8)
+
+
+def looped(condition: int = 1, nbytes: int = 1) -> Draft:
+    """A finished program that goes on as long as it is told to, and whose row is the number of the trip."""
+    draft = Draft(None, 2, 2).append(COPY, [(OUTPUT,), (INPUT, condition)], element_size=nbytes)
+    return draft.append(COPY, [(OUTPUT, 1), (INPUT,)]).finish()
+
+
+def looped_over_sizes() -> Draft:
+    draft = Draft((1, 0), 2, 2).tell("formula", CONSTANT_FORMULA, 8, 0, 0).tell("formula", CONSTANT_FORMULA, 1, 0, 0)
+    for space, index, value in ((INPUT, 0, 1), (INPUT, 1, 2), (OUTPUT, 0, 2), (OUTPUT, 1, 1)):
+        draft.tell("buffer_size", space, index, value)
+    draft.append(COPY, [(OUTPUT,), (INPUT, 1)], element_size=1)
+    return draft.append(COPY, [(OUTPUT, 1), (INPUT,)]).finish(8)
+
+
+LOOPED = {
+    "kind": LOOP, "captured": 0, "operands": [(NONE,), (NONE,), (OUTPUT,)], "nbytes": [8, 1, 8],
+    "outputs": [(-1, 1), (-1, 8)],
+}  # fmt: skip
+"""A loop without end whose result has room for the row of one trip."""
+GROWN = LOOPED | {"nbytes": [8, 1, (-1, -1)]}
+NO_BODY_VALUE = "there is no such value for a body"
+NO_SIZE = "an operand has no size, or there is no such value"
+
+
+def test_control_flow_that_is_accepted() -> None:
+    sized().control([body(), body()], symbols=[(0, 0)], outputs=[(1, 0)])
+    sized().control([looped_over_sizes()], **LOOPED | {"symbols": [(0, 0)], "next": [1]})
+    static().control([looped()], **GROWN, growths=[(1, [(-1, 8)], [(-1, 8)])])
+
+
+@pytest.mark.parametrize(
+    ("draft", "bodies", "fields", "message"),
+    [
+        (static, (body, body), {"symbols": [(0, 0)]}, NO_BODY_VALUE),
+        (static, (body, body), {"symbols": [(-1, MOST + 1)]}, NO_BODY_VALUE),
+        (static, (body, body), {"outputs": [(2, 0)]}, NO_BODY_VALUE),
+        (static, (body, body), {"outputs": [(-1, MOST + 1)]}, NO_BODY_VALUE),
+        (static, (looped_over_sizes,), LOOPED | {"next": [3]}, NO_BODY_VALUE),
+        (static, (), {"nbytes": [1, 8, (0, 0)]}, NO_SIZE),
+        (static, (), {"nbytes": [1, 8, MOST + 1]}, NO_SIZE),
+        (static, (), {"nbytes": [1, 8, -1]}, NO_SIZE),
+        (static, (), {"nbytes": [2, 8, 8]}, NO_SIZE),
+        (sized, (), {"nbytes": [(1, 0), 8, 8]}, NO_SIZE),
+        (static, (looped,), LOOPED | {"operands": [(INPUT,), (NONE,), (OUTPUT,)], "nbytes": [1, 1, 8]}, NO_SIZE),
+        (static, (looped,), LOOPED | {"operands": [(NONE,), (INPUT,), (OUTPUT,)], "nbytes": [8, 8, 8]}, NO_SIZE),
+        (static, (), {"nbytes": [1, 8, -1], "growths": [(0, [], [])]}, NO_SIZE),
+        (static, (looped,), LOOPED | {"growths": [(0, [], [])]}, NO_SIZE),
+        (static, (looped,), GROWN | {"growths": [(lib.TC_MAX_RANK, [(-1, 8)] * 8, [(-1, 8)] * 8)]}, NO_SIZE),
+        (static, (looped,), GROWN | {"growths": [(1, [(0, 0)], [(-1, 8)])]}, NO_SIZE),
+        (static, (looped,), GROWN | {"growths": [(1, [(-1, 8)], [(0, 0)])]}, NO_SIZE),
+        (
+            static, (looped,),
+            GROWN | {"growths": [(0, [], [])], "operands": [(NONE,), (NONE,), (OUTPUT, 0, 8)]}, NO_SIZE,
+        ),
+        (
+            static, (looped,),
+            GROWN | {"growths": [(0, [], [])], "operands": [(NONE,), (NONE,), (ARENA,)]}, NO_SIZE,
+        ),
+    ],
+)  # fmt: skip
+def test_sizes_of_control_flow_that_are_refused(
+    draft: Callable[[], Draft], bodies: Any, fields: Any, message: str
+) -> None:
+    with pytest.raises(RefusedError, match=message):
+        draft().control([body() for body in bodies], **fields)
+
+
+@pytest.mark.parametrize(
+    ("bodies", "fields", "message"),
+    [
+        ((), {"nbytes": [1, 4, 8]}, "the body reads 8 bytes of its input 0, which has 4"),
+        ((), {"outputs": [(-1, 4)]}, "the body writes 8 bytes of its output 0, which has 4"),
+        ((), {"nbytes": [1, 8, 16]}, "result 0 has 8 bytes, not 16"),
+        ((), {"operands": [(INPUT, 1), (INPUT,), (NONE,)]}, "result 0 has no place"),
+        ((looped,), LOOPED, "there are more rows of scan output 0 than expected"),
+        ((looped,), LOOPED | {"operands": [(NONE,), (NONE,), (NONE,)]}, "result 0 has no place"),
+        ((looped,), LOOPED | {"operands": [(INPUT,), (NONE,), (OUTPUT,)]}, "result 0 has 0 bytes, not 8"),
+        ((lambda: looped(0, 8),), LOOPED | {"outputs": [(-1, 8)] * 2}, "the condition has 8 bytes"),
+    ],
+)
+def test_runs_of_control_flow_that_fail(bodies: Any, fields: Any, message: str) -> None:
+    draft = static().control([body() for body in bodies], **fields).finish()
+    with pytest.raises(RefusedError, match=message):
+        draft.run(draft.context(), ffi.new("int64_t[2]"))
 
 
 def moved(shift: int = -16) -> Draft:
