@@ -17,7 +17,9 @@ NONE, INPUT, OUTPUT, CONSTANT, ARENA = (
     lib.TC_NONE, lib.TC_INPUT, lib.TC_OUTPUT, lib.TC_CONSTANT, lib.TC_ARENA
 )  # fmt: skip
 IF, LOOP = lib.TC_CONTROL_IF, lib.TC_CONTROL_LOOP
-CONSTANT_FORMULA, ADD = lib.TC_FORMULA_CONSTANT, lib.TC_FORMULA_ADD
+CONSTANT_FORMULA, ADD, MULTIPLY, DIVIDE = (
+    lib.TC_FORMULA_CONSTANT, lib.TC_FORMULA_ADD, lib.TC_FORMULA_MULTIPLY, lib.TC_FORMULA_DIVIDE
+)  # fmt: skip
 COPY, GEMM, MATMUL = (kernel_named(name) for name in ("copy", "gemm_f32", "matmul_f32"))
 ONE = {f"{name}{i}": 1 for name in ("size", "to_stride", "from_stride") for i in range(8)} | {"element_size": 8}
 """Parameters of a copy of one element of eight bytes."""
@@ -98,10 +100,10 @@ class Draft:
         sizes = ffi.new("int64_t[]", symbols)
         check(lib.tc_context_resize(self.context(), sizes, True, self.error), self.error)
 
-    def run(self, context: Any, output: Any) -> None:
-        """Run on inputs of zeros."""
-        zeros = ffi.new("int64_t[8]")
-        inputs, outputs = ffi.new("void *[]", [zeros, zeros]), ffi.new("void *[]", [output])
+    def run(self, context: Any, output: Any, first: int = 0) -> None:
+        """Run on inputs of zeros, but for a first number."""
+        numbers = ffi.new("int64_t[8]", [first])
+        inputs, outputs = ffi.new("void *[]", [numbers, numbers]), ffi.new("void *[]", [output])
         check(lib.tc_run(self.handle, context, NOTHING, inputs, outputs, self.error), self.error)
 
     def finish(self, *typical: int) -> Draft:
@@ -170,6 +172,15 @@ def branching() -> Draft:
 def found_in_control() -> Draft:
     draft = Draft((1, 1)).tell("formula", CONSTANT_FORMULA, 8, 0, 0).tell("piece", 2, NOTHING, 0)
     return draft.control(operands=[(ARENA,), (INPUT,), (OUTPUT,)])
+
+
+def found_at_last(*call: Any, most: int | None = 2) -> Draft:
+    """A program that finds out its value 1, described by one call more; value 2 is 8."""
+    draft = Draft((1, 1)).tell("formula", CONSTANT_FORMULA, 8, 0, 0).tell("piece", 2, NOTHING, 0)
+    if call:
+        draft.tell(*call)
+    draft.append(COPY, [(ARENA,), (INPUT,)])
+    return draft if most is None else draft.tell("finds", 0, 1, most)
 
 
 def without_bias() -> Draft:
@@ -267,6 +278,7 @@ CALLS: list[tuple[Callable[[], Draft], str, tuple[Any, ...], str]] = [
     (lambda: tabled().append(), "word", (0, 0, 0), NO_WORD),
     (lambda: tabled().tell("typical", ffi.new("int64_t[]", [8])), "word", (0, 0, 0), NO_WORD),
     (static, "leaves", (0, place(ARENA), 0, 0, NOTHING), NO_PLACE),
+    (lambda: finding().tell("typical", ffi.new("int64_t[3]")), "leaves", (0, place(ARENA), 0, 0, NOTHING), NO_PLACE),
     (finding, "leaves", (-1, place(ARENA), 0, 0, NOTHING), NO_PLACE),
     (finding, "leaves", (1, place(ARENA), 0, 0, NOTHING), NO_PLACE),
     (finding, "leaves", (0, place(INPUT), 0, 0, NOTHING), NO_PLACE),
@@ -357,7 +369,10 @@ def looped(condition: int = 1, nbytes: int = 1) -> Draft:
 
 
 def looped_over_sizes() -> Draft:
-    draft = Draft((1, 0), 2, 2).tell("formula", CONSTANT_FORMULA, 8, 0, 0).tell("formula", CONSTANT_FORMULA, 1, 0, 0)
+    """Likewise over a size, value 0; values 1 to 3 are 8, 1 and 16."""
+    draft = Draft((1, 0), 2, 2)
+    for number in (8, 1, 16):
+        draft.tell("formula", CONSTANT_FORMULA, number, 0, 0)
     for space, index, value in ((INPUT, 0, 1), (INPUT, 1, 2), (OUTPUT, 0, 2), (OUTPUT, 1, 1)):
         draft.tell("buffer_size", space, index, value)
     draft.append(COPY, [(OUTPUT,), (INPUT, 1)], element_size=1)
@@ -387,7 +402,7 @@ def test_control_flow_that_is_accepted() -> None:
         (static, (body, body), {"symbols": [(-1, MOST + 1)]}, NO_BODY_VALUE),
         (static, (body, body), {"outputs": [(2, 0)]}, NO_BODY_VALUE),
         (static, (body, body), {"outputs": [(-1, MOST + 1)]}, NO_BODY_VALUE),
-        (static, (looped_over_sizes,), LOOPED | {"next": [3]}, NO_BODY_VALUE),
+        (static, (looped_over_sizes,), LOOPED | {"next": [4]}, NO_BODY_VALUE),
         (static, (), {"nbytes": [1, 8, (0, 0)]}, NO_SIZE),
         (static, (), {"nbytes": [1, 8, MOST + 1]}, NO_SIZE),
         (static, (), {"nbytes": [1, 8, -1]}, NO_SIZE),
@@ -436,6 +451,23 @@ def test_runs_of_control_flow_that_fail(bodies: Any, fields: Any, message: str) 
         draft.run(draft.context(), ffi.new("int64_t[2]"))
 
 
+@pytest.mark.parametrize(
+    ("dim", "nbytes"),
+    [((0, 0), (-1, 8)), ((-1, 8), (0, 0))],
+    ids=["another shape of as many bytes", "other bytes of the same shape"],
+)
+def test_rows_that_change_from_trip_to_trip(dim: tuple[int, int], nbytes: tuple[int, int]) -> None:
+    """The size is 8 in the first trip and 16 in the second."""
+    changing = {"symbols": [(-1, 8)], "next": [3], "growths": [(1, [dim], [dim])], "outputs": [(-1, 1), nbytes]}
+    counted = [(INPUT,), (NONE,), (OUTPUT,)]
+    draft = sized().control([looped_over_sizes()], **GROWN | changing | {"operands": counted}).finish(8)
+    context = draft.context()
+    check(lib.tc_context_resize(context, ffi.new("int64_t[]", [8]), True, draft.error), draft.error)
+    draft.run(context, NOTHING, 1)
+    with pytest.raises(RefusedError, match="scan output 0 changes its shape between trips"):
+        draft.run(context, NOTHING, 2)
+
+
 def moved(shift: int = -16) -> Draft:
     """A program over sizes with a value, the size and ``shift``, for an offset."""
     draft = sized().tell("formula", CONSTANT_FORMULA, shift, 0, 0)
@@ -450,6 +482,61 @@ def test_offsets_that_sizes_make_negative(described: Callable[[Draft], Draft]) -
         RefusedError, match=r"operand 1: offset -8 is out of range|operand 1 ends at byte 0 of a buffer"
     ):
         draft.resize(8)
+
+
+def test_sizes_of_operands_that_become_negative() -> None:
+    draft = moved().control(nbytes=[1, (3, 0), 8]).finish(24)
+    draft.resize(24)
+    with pytest.raises(RefusedError, match=r"operand 1 ends at byte -8 of a buffer"):
+        draft.resize(8)
+
+
+@pytest.mark.parametrize(
+    "draft",
+    [
+        lambda: found_at_last("piece", 1, NOTHING, 0),
+        lambda: found_at_last("buffer_size", INPUT, 1, 1),
+        lambda: found_at_last("buffer_size", OUTPUT, 0, 1),
+        lambda: found_at_last(most=1),
+        lambda: found_at_last(most=None),
+    ],
+    ids=["piece", "input", "output", "most", "nothing found"],
+)
+def test_memory_that_depends_on_what_is_found_out(draft: Callable[[], Draft]) -> None:
+    found_at_last().finish(8, 8)
+    with pytest.raises(RefusedError, match="sizes of memory follow from what is found out, or a symbol is not"):
+        draft().finish(8, 8)
+
+
+@pytest.mark.parametrize("above", [[-MOST], [MOST], [0]], ids=["far below", "far behind", "itself"])
+def test_pieces_of_the_arena_that_lie_above_none(above: list[int]) -> None:
+    with pytest.raises(RefusedError, match="the pieces of the arena lie in a circle"):
+        sized().tell("piece", 1, ffi.new("int64_t[]", above), 1).finish(8)
+
+
+@pytest.mark.parametrize("size", [MOST + 1, -MOST - 1])
+def test_sizes_that_are_none(size: int) -> None:
+    with pytest.raises(RefusedError, match=f"a size of {size}"):
+        done().resize(size)
+
+
+@pytest.mark.parametrize(
+    ("formula", "size"),
+    [((ADD, 0, 1, 0), MOST), ((ADD, 0, 2, 0), -MOST), ((MULTIPLY, 0, 0, 0), MOST)],
+    ids=["above", "below", "a product that is 0 in 64 bits"],
+)
+def test_sizes_beyond_all_memory(formula: tuple[int, ...], size: int) -> None:
+    draft = moved().tell("formula", *formula).finish(24)
+    draft.resize(24)
+    with pytest.raises(RefusedError, match="the sizes are too large for memory"):
+        draft.resize(size)
+
+
+def test_typical_sizes_that_divide_by_nothing() -> None:
+    draft = sized().tell("formula", DIVIDE, 1, 0, 0).finish(0)
+    draft.resize(8)
+    with pytest.raises(RefusedError, match="a size that divides another is 0"):
+        draft.resize(0)
 
 
 def test_pieces_of_the_arena_beyond_all_memory() -> None:
