@@ -120,13 +120,17 @@ def _fields(data: memoryview, at: int, end: int, number: int) -> Iterator[_Field
     Raises:
         _UnusualError: If a field is of a group, reaches past the end, or is written with more bytes than it takes.
     """
+    wanted = number << 3 | _LENGTH
     while at < end:
         start = at
-        tag, at = (data[at], at + 1) if data[at] < _MORE else _varint(data, at)
+        tag, at = data[at], at + 1
+        if tag >= _MORE:
+            tag, at = _varint(data, start)
         kind = tag & 7
-        content = at
         if kind == _LENGTH:
-            size, content = (data[at], at + 1) if data[at] < _MORE else _varint(data, at)
+            size, content = data[at], at + 1
+            if size >= _MORE:
+                size, content = _varint(data, at)
             at = content + size
         elif kind == _VARINT:
             _, at = _varint(data, at)
@@ -136,7 +140,7 @@ def _fields(data: memoryview, at: int, end: int, number: int) -> Iterator[_Field
             raise _UnusualError
         if at > end:
             raise _UnusualError
-        if kind == _LENGTH and tag >> 3 == number:
+        if tag == wanted:
             yield _Field(start, content, at)
 
 

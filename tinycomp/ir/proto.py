@@ -30,6 +30,7 @@ from tinycomp.ir.types import (
     bits,
     dtype_name,
     numpy_dtype,
+    tensor_type,
 )
 
 ReadExternal = Callable[[onnx.TensorProto, int, str], "NDArray[np.uint8]"]
@@ -292,7 +293,7 @@ def type_from_proto(proto: onnx.TypeProto) -> Type:
         if rank > MAX_RANK:
             raise UnsupportedError("too many dimensions", expected=f"up to {MAX_RANK}, as numpy has", found=str(rank))
         dims = [_dim(d) for d in inner.shape.dim[:]] if inner.HasField("shape") else None
-        return TensorType(dtype_from_number(inner.elem_type), None if dims is None else tuple(dims))
+        return tensor_type(dtype_from_number(inner.elem_type), None if dims is None else tuple(dims))
     if kind == "sequence_type":
         element = type_from_proto(proto.sequence_type.elem_type)
         if isinstance(element, TensorType) and element.shape == ():

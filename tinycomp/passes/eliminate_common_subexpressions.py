@@ -27,7 +27,7 @@ import numpy as np
 
 from tinycomp.ir.equality import arrays_equal, equal
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.text.literals import content_hash, raw_bytes
+from tinycomp.ir.text.literals import content_hash
 from tinycomp.ir.types import refine
 from tinycomp.passes.base import Pass
 from tinycomp.passes.edits import joined_sources
@@ -104,7 +104,7 @@ def _sample(array: np.ndarray) -> bytes:
     """Return some elements, evenly spread; none of texts."""
     if array.dtype.kind in "OUST":
         return b""
-    return bytes(raw_bytes(array.reshape(-1)[:: array.size // _SAMPLED + 1]))
+    return array.reshape(-1)[:: array.size // _SAMPLED + 1].tobytes()
 
 
 def _mergeable(node: Node) -> bool:

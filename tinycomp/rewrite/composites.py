@@ -74,7 +74,7 @@ class Composite:
 # Choosing matches --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Chosen:
     """Hold an accepted match.
 

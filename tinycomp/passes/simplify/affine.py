@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.memory.blocks import empty
 from tinycomp.passes.edits import bypass, joined_sources
 from tinycomp.passes.simplify.facts import FLOATS, is_private, producer, reshape_target, same_shape_of_equal_size
 from tinycomp.rewrite import GraphBuilder, Match, P, replaces, rule
@@ -169,7 +170,7 @@ def _scaled(weight: Array, factors: Array) -> Array:
     if weight.dtype.isbuiltin != 1:
         product: Array = (weight.astype(np.float64) * factors).astype(weight.dtype)
         return product
-    result = np.empty(weight.shape, weight.dtype)
+    result = empty(weight.shape, weight.dtype)
     np.multiply(weight, factors, out=result, dtype=np.float64, casting="unsafe")
     return result
 

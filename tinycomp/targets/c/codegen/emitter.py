@@ -1,4 +1,7 @@
-"""Building a program: buffers with aliases, kernel calls, and at the end one planned arena."""
+"""Building a program: buffers with aliases, kernel calls, and at the end one planned arena.
+
+What code generation makes by the thousand and keeps to itself is not frozen: that would take three times as long to make.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,7 @@ class Buffer:
     array: np.ndarray | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class View:
     """A place inside a buffer.
 
@@ -102,7 +105,7 @@ class View:
         return self.buffer is other.buffer and self.offset == other.offset
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Strided:
     """Elements that lie somewhere with gaps or in another order.
 
@@ -115,7 +118,7 @@ class Strided:
     strides: tuple[Size, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Call:
     """A kernel call whose operands have no offsets yet, or control flow; see :class:`Instruction`."""
 
