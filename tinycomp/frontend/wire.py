@@ -62,14 +62,12 @@ def _split(data: memoryview) -> Split:
     (graph,) = graphs
     inner = _Frame(data, graph.content)
     weights: dict[int, Bytes] = {}
-    count = 0
-    for field in _fields(data, graph.content, graph.end, _GRAPH_INITIALIZER):
+    for count, field in enumerate(_fields(data, graph.content, graph.end, _GRAPH_INITIALIZER)):
         if field.end - field.content >= _LARGE and (raw := _raw_data(data, field)) is not None:
             tensor = _Frame(data, field.content)
             tensor.leave_out(raw)
             inner.replace(field, _message(_GRAPH_INITIALIZER, tensor.until(field.end)))
             weights[count] = np.frombuffer(data[raw.content : raw.end], np.uint8)
-        count += 1
     outer = _Frame(data, 0)
     outer.replace(graph, _message(_MODEL_GRAPH, inner.until(graph.end)))
     return Split(outer.until(len(data)), weights)

@@ -56,7 +56,7 @@ def _merge(graph: Graph) -> int:
     alike: dict[Hashable, Node] = {}
     seen: dict[Hashable, Node] = {}
     for node in graph.nodes:
-        other = alike.setdefault((node.op, *_operands(node)), node)
+        other = alike.setdefault((node.op, frozenset(map(id, node.inputs))), node)
         if other is node:  # as nearly always: the rest of what nodes may share is not worth looking at
             continue
         if _mergeable(other):

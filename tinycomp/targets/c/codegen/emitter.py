@@ -1,6 +1,6 @@
 """Building a program: buffers with aliases, kernel calls, and at the end one planned arena.
 
-What code generation makes by the thousand and keeps to itself is not frozen: that would take three times as long to make.
+What code generation makes by the thousand and keeps to itself is not frozen: that would take three times as long.
 """
 
 from __future__ import annotations
@@ -347,7 +347,7 @@ class Emitter:
         """State that the last call finds out a size and puts it, an int64, into one of its operands."""
         assert isinstance(size, Expression), size
         assert size.name is not None, size
-        self.calls[-1] = dataclasses.replace(self.calls[-1], found=Found(size.name, operand, self.most[size.name]))
+        self.calls[-1].found = Found(size.name, operand, self.most[size.name])
 
     def demand(self, value: Size, text: str, node: Node) -> None:
         """State that a run must find a number to be 0, and what is wrong at ``node`` where it is not."""
@@ -363,8 +363,7 @@ class Emitter:
 
     def count_macs(self, macs: Size) -> None:
         """Credit the last call with multiply-accumulate operations."""
-        last = self.calls[-1]
-        self.calls[-1] = dataclasses.replace(last, macs=macs)
+        self.calls[-1].macs = macs
 
     def finish(self, name: str, rewrite: Rewrite | None = None) -> Program:
         """Return the program, its buffers placed in one arena.
