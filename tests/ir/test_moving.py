@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 from tinycomp.ir.equality import equal
 from tinycomp.ir.graph import COMPOSITE, Graph
 from tinycomp.ir.text.parser import parse_graph
@@ -71,3 +74,22 @@ graph @main opset {"" = 17} (%x: float32[4]) -> (%c) {
     assert dict(links.edges) == {(split, total): {"slots": 3, "values": ("a", "b")}}
     links.remove_node(split)
     assert len(graph.to_networkx()) == 2
+
+
+def test_a_graph_that_was_taken_apart_leaves_nothing_to_the_collector() -> None:
+    graph = parse_graph(TEXT)
+    _outlined(graph)
+
+    class Kept(dict[object, int]):
+        """Something of a node that tells when it goes."""
+
+    held = Kept()
+    graph.nodes[0].body.nodes[0].attrs = held
+    gone = weakref.ref(held)
+    gc.disable()
+    try:
+        graph.dissolve()
+        del graph, held
+        assert gone() is None
+    finally:
+        gc.enable()

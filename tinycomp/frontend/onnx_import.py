@@ -114,7 +114,7 @@ class ModelSource:
     def nbytes(self) -> int:
         """The memory that it takes, weights in mapped files apart."""
         weights = self.loaded.weights.values()
-        return self.loaded.proto.ByteSize() + sum([w.nbytes for w in weights if mapping_of(w) is None])
+        return int(self.loaded.proto.ByteSize()) + sum(w.nbytes for w in weights if mapping_of(w) is None)
 
     def graph(self, shapes: Shapes | None = None) -> Graph:
         """Return the model as a typed graph; see :func:`import_model`."""

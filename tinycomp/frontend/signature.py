@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 import onnx
 from onnx import defs
@@ -66,7 +67,7 @@ class Signature:
         """
         given: set[str] = set()
         for attribute in attributes:
-            name, kind = attribute.name, attribute_kind(attribute)
+            name, kind = attribute.name, attribute.type or attribute_kind(attribute)
             if name in given:
                 raise ModelError(f'attribute "{name}" is given twice', where=where)
             given.add(name)
@@ -95,8 +96,10 @@ class Signature:
             ModelError: If a required operand is missing, or there are too many operands or results.
             TypeInferenceError: If an operand has a type that the operator does not take.
         """
-        _check_count("inputs", len(operands), self.inputs, where)
-        _check_count("outputs", outputs, self.outputs, where)
+        if not self.inputs[0] <= len(operands) <= self.inputs[1]:
+            _refuse_count("inputs", len(operands), self.inputs, where)
+        if not self.outputs[0] <= outputs <= self.outputs[1]:
+            _refuse_count("outputs", outputs, self.outputs, where)
         names = tuple([
             None if operand is None
             else _TENSOR_NAMES.get(operand.type.dtype, "") if isinstance(operand.type, TensorType)
@@ -145,11 +148,10 @@ def _some(types: frozenset[str]) -> str:
     return "one of " + ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
 
 
-def _check_count(what: str, count: int, limits: tuple[int, int], where: str) -> None:
-    if not limits[0] <= count <= limits[1]:
-        limit = str(limits[0]) if limits[0] == limits[1] else f"{limits[0]} to {limits[1]}"
-        many = f"at least {limits[0]}" if limits[1] > 1 << 20 else limit
-        raise ModelError(f"wrong number of {what}", where=where, expected=many, found=str(count))
+def _refuse_count(what: str, count: int, limits: tuple[int, int], where: str) -> NoReturn:
+    limit = str(limits[0]) if limits[0] == limits[1] else f"{limits[0]} to {limits[1]}"
+    many = f"at least {limits[0]}" if limits[1] > 1 << 20 else limit
+    raise ModelError(f"wrong number of {what}", where=where, expected=many, found=str(count))
 
 
 def type_name(type_: Type) -> str:

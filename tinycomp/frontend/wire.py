@@ -62,14 +62,12 @@ def _split(data: memoryview) -> Split:
     (graph,) = graphs
     inner = _Frame(data, graph.content)
     weights: dict[int, Bytes] = {}
-    count = 0
-    for field in _fields(data, graph.content, graph.end, _GRAPH_INITIALIZER):
+    for count, field in enumerate(_fields(data, graph.content, graph.end, _GRAPH_INITIALIZER)):
         if field.end - field.content >= _LARGE and (raw := _raw_data(data, field)) is not None:
             tensor = _Frame(data, field.content)
             tensor.leave_out(raw)
             inner.replace(field, _message(_GRAPH_INITIALIZER, tensor.until(field.end)))
             weights[count] = np.frombuffer(data[raw.content : raw.end], np.uint8)
-        count += 1
     outer = _Frame(data, 0)
     outer.replace(graph, _message(_MODEL_GRAPH, inner.until(graph.end)))
     return Split(outer.until(len(data)), weights)
@@ -120,13 +118,17 @@ def _fields(data: memoryview, at: int, end: int, number: int) -> Iterator[_Field
     Raises:
         _UnusualError: If a field is of a group, reaches past the end, or is written with more bytes than it takes.
     """
+    wanted = number << 3 | _LENGTH
     while at < end:
         start = at
-        tag, at = (data[at], at + 1) if data[at] < _MORE else _varint(data, at)
+        tag, at = data[at], at + 1
+        if tag >= _MORE:
+            tag, at = _varint(data, start)
         kind = tag & 7
-        content = at
         if kind == _LENGTH:
-            size, content = (data[at], at + 1) if data[at] < _MORE else _varint(data, at)
+            size, content = data[at], at + 1
+            if size >= _MORE:
+                size, content = _varint(data, at)
             at = content + size
         elif kind == _VARINT:
             _, at = _varint(data, at)
@@ -136,7 +138,7 @@ def _fields(data: memoryview, at: int, end: int, number: int) -> Iterator[_Field
             raise _UnusualError
         if at > end:
             raise _UnusualError
-        if kind == _LENGTH and tag >> 3 == number:
+        if tag == wanted:
             yield _Field(start, content, at)
 
 

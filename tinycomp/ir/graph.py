@@ -619,9 +619,10 @@ class Graph:
             if value.name:
                 self._declare(value)
         self._members[node] = None
-        for operand in node.inputs:
-            connect(operand, node)
-        self._edited()
+        for operand in node.inputs:  # as connect does
+            if operand is not None:
+                operand.users[node] = operand.users.get(node, 0) + 1
+        self._order = self._links = None
 
     # Changing ------------------------------------------------------------------------------------------------------
 
@@ -742,7 +743,8 @@ class Graph:
         members = stable_order(inside)
         body = Graph(op, infer=self.infer, opsets=self.opsets)
         wanted = _parameters(members, inside, params, bind_constants)
-        results = [v for n in members for v in n.outputs if self.is_output(v) or not inside.issuperset(v.users)]
+        made = [v for n in members for v in n.outputs]
+        results = [v for v in made if v in self._output_counts or not inside.issuperset(v.users)]
         mapping: dict[Value, Value] = {v: body.add_input(v.name, v.type) for v in wanted}
         mapping |= {v: Value(v.name, v.type, v.producer) for v in results}
         _lift_out(self, members, inside)

@@ -30,6 +30,7 @@ from tinycomp.ir.types import (
     bits,
     dtype_name,
     numpy_dtype,
+    tensor_type,
 )
 
 ReadExternal = Callable[[onnx.TensorProto, int, str], "NDArray[np.uint8]"]
@@ -291,8 +292,10 @@ def type_from_proto(proto: onnx.TypeProto) -> Type:
         rank = len(inner.shape.dim)
         if rank > MAX_RANK:
             raise UnsupportedError("too many dimensions", expected=f"up to {MAX_RANK}, as numpy has", found=str(rank))
-        dims = [_dim(d) for d in inner.shape.dim[:]] if inner.HasField("shape") else None
-        return TensorType(dtype_from_number(inner.elem_type), None if dims is None else tuple(dims))
+        dims = None
+        if inner.HasField("shape"):
+            dims = tuple([d.dim_value if d.dim_value > 0 else _dim(d) for d in inner.shape.dim[:]])
+        return tensor_type(dtype_from_number(inner.elem_type), dims)
     if kind == "sequence_type":
         element = type_from_proto(proto.sequence_type.elem_type)
         if isinstance(element, TensorType) and element.shape == ():
@@ -394,7 +397,7 @@ def attribute_from_proto(proto: onnx.AttributeProto, where: str = "", read: Read
     Raises:
         ModelError: If the kind is unknown, or a tensor in it is malformed.
     """
-    kind = attribute_kind(proto)
+    kind = proto.type or attribute_kind(proto)
     if kind in _PLAIN_FIELDS:
         return getattr(proto, _PLAIN_FIELDS[kind])
     if kind in _LIST_FIELDS:

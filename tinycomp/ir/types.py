@@ -179,7 +179,13 @@ def bits(dtype: str) -> int:
 
 def type_of(array: np.ndarray) -> TensorType:
     """Return the type of an array."""
-    return TensorType(dtype_name(array.dtype), array.shape)
+    return tensor_type(dtype_name(array.dtype), array.shape)
+
+
+@functools.lru_cache(maxsize=4096)
+def tensor_type(dtype: str, shape: tuple[Dim, ...] | None) -> TensorType:
+    """Return a row-major type of which no contents are known; one for all that are equal, as many are in a model."""
+    return TensorType(dtype, shape)
 
 
 def substitute(type_: Type, sizes: Mapping[str, int]) -> Type:

@@ -31,7 +31,7 @@ _LOOKBACK = 64
 """How many freed blocks are tried for a new one: more would make planning quadratic, and the cache lost the rest."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Lifetime:
     """Describe a buffer to place.
 

@@ -39,11 +39,12 @@ def after_fork_in_child(callback: Callable[[], object]) -> None:
 
 def user_cache_folder(program: str) -> Path:
     """Return the folder where a program keeps what it can make anew for the user."""
-    if sys.platform == "linux":  # by the XDG base directories: to import platformdirs takes as long as a small model
-        return Path(os.environ.get("XDG_CACHE_HOME", "").strip() or "~/.cache").expanduser() / program
-    import platformdirs  # not before: few programs ask
+    if sys.platform != "linux":
+        import platformdirs
 
-    return platformdirs.user_cache_path(program)
+        return platformdirs.user_cache_path(program)
+    # By the XDG base directories, as platformdirs has it; to import that takes as long as to compile a small model.
+    return Path(os.environ.get("XDG_CACHE_HOME", "").strip() or "~/.cache").expanduser() / program
 
 
 def usable_processors() -> int:

@@ -18,7 +18,7 @@ Condition = tuple[Size, str]
 """A number that must be 0 in every run, and what else is wrong."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Demand:
     """Say that two sizes have to be equal.
 

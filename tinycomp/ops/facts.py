@@ -23,7 +23,7 @@ Operand = tuple[str, Shape]
 """The dtype and dimensions of a dense tensor that lies row by row."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Facts:
     """A node and what its types, constants and attributes say.
 

@@ -52,8 +52,8 @@ def infer_node_types(node: Node) -> list[Type]:
 
 def _with_sizes(node: Node, types: list[Type]) -> list[Type]:
     """Return types with what follows from sizes: dimensions that inference lost, and the contents of shapes."""
-    is_sized = all([isinstance(t, TensorType) and t.static_shape is not None for t in types])
-    sized = types if is_sized else _sized(node, types)
+    shapes = [t.static_shape if isinstance(t, TensorType) else None for t in types]
+    sized = _sized(node, types) if None in shapes else types
     if node.op in contents.OPERATORS and not node.domain:
         known = contents.contents_of(node, sized, record_of(node))
         return [

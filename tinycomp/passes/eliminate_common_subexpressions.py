@@ -27,7 +27,7 @@ import numpy as np
 
 from tinycomp.ir.equality import arrays_equal, equal
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.text.literals import content_hash, raw_bytes
+from tinycomp.ir.text.literals import content_hash
 from tinycomp.ir.types import refine
 from tinycomp.passes.base import Pass
 from tinycomp.passes.edits import joined_sources
@@ -56,7 +56,7 @@ def _merge(graph: Graph) -> int:
     alike: dict[Hashable, Node] = {}
     seen: dict[Hashable, Node] = {}
     for node in graph.nodes:
-        other = alike.setdefault((node.op, *_operands(node)), node)
+        other = alike.setdefault((node.op, frozenset(map(id, node.inputs))), node)
         if other is node:  # as nearly always: the rest of what nodes may share is not worth looking at
             continue
         if _mergeable(other):
@@ -104,7 +104,7 @@ def _sample(array: np.ndarray) -> bytes:
     """Return some elements, evenly spread; none of texts."""
     if array.dtype.kind in "OUST":
         return b""
-    return bytes(raw_bytes(array.reshape(-1)[:: array.size // _SAMPLED + 1]))
+    return array.reshape(-1)[:: array.size // _SAMPLED + 1].tobytes()
 
 
 def _mergeable(node: Node) -> bool:

@@ -207,6 +207,9 @@ class _Folder:
 
     def _evaluate(self, node: Node) -> list[np.ndarray] | None:
         """Return one array per result, or None where the node stays."""
+        for value in node.inputs:
+            if value is not None and value.const is None:
+                return _from_sizes(node)
         if not self._may_fold(node):
             return _from_sizes(node)
         check_time(current(), node.label)
@@ -217,9 +220,7 @@ class _Folder:
         return arrays
 
     def _may_fold(self, node: Node) -> bool:
-        for value in node.inputs:
-            if value is not None and value.const is None:
-                return False
+        """Tell whether a node whose operands are all constant is to be computed."""
         if not node.used_outputs():
             return False
         if is_random(node) or (self.options.keep_quantized and node.op == "DequantizeLinear" and not node.domain):

@@ -83,7 +83,7 @@ def multiplies_bfloat16(graph: Graph) -> bool:
 def _holds_half(graph: Graph) -> bool:
     """Tell whether a value of the graph itself is in half precision."""
     types = [value.type for value in graph.values.values()]
-    return any([isinstance(type_, TensorType) and type_.dtype in HALF for type_ in types])
+    return not HALF.isdisjoint([type_.dtype for type_ in types if isinstance(type_, TensorType)])
 
 
 @dataclass

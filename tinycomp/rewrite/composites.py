@@ -146,7 +146,7 @@ class CompositeGroup:
 # Choosing matches --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Chosen:
     """Hold an accepted match.
 
@@ -187,19 +187,27 @@ class Selection:
 
         Args:
             composite: What to look for.
-            explained: True of a root where nobody will ask why ``composite`` does not stand there. It is not even
-                tried where an operator that every match holds is out of reach, or operators and constants rule a
-                match out, which saves most attempts.
+            explained: True of the nodes of an operator where nobody will ask why ``composite`` does not stand there.
+                Such a root is not even tried where an operator that every match holds is out of reach, or operators and
+                constants rule a match out, which saves most attempts.
         """
         failed: list[tuple[Node, Remark]] = []
+        heads = composite.pattern.heads
+        found = {head: nodes for head in heads or self._by_head if (nodes := self._by_head.get(head))}
+        if not found:
+            return failed
+        hopeful = self._hopeful(composite)
+        for head, nodes in found.items():
+            if explained(nodes[0]):
+                found[head] = [node for node in nodes if node in hopeful]
         roots = [
-            node for node in self._roots(composite)
+            node for node in self._backwards([*found.values()])
             if node not in self.taken and node not in self.barred and _may_take(node, composite)
         ]  # fmt: skip
         if not roots:
             return failed
         accept = [*composite.predicates, lambda m: self._is_free(m, composite), self._is_closed, self._stays_acyclic]
-        hopeful, feasible = self._hopeful(composite), Feasibility(composite.pattern)
+        feasible = Feasibility(composite.pattern)
         for root in roots:
             if root in self.taken:
                 continue
@@ -213,12 +221,11 @@ class Selection:
                 failed.append((root, answer))
         return failed
 
-    def _roots(self, composite: Composite) -> Iterable[Node]:
-        heads = composite.pattern.heads
-        if heads is None:
-            return reversed(self._place)
-        roots = [node for head in heads for node in self._by_head.get(head, ())]
-        return roots if len(heads) == 1 else sorted(roots, key=self._place.__getitem__, reverse=True)
+    def _backwards(self, runs: Sequence[list[Node]]) -> list[Node]:
+        """Return the nodes of runs that stand consumers first in one such order."""
+        if len(runs) == 1:
+            return runs[0]
+        return sorted(itertools.chain.from_iterable(runs), key=self._place.__getitem__, reverse=True)
 
     def _hopeful(self, composite: Composite) -> Container[Node]:
         """Return the nodes within reach of the rarest operator that every match holds."""
@@ -229,7 +236,7 @@ class Selection:
             return self._place
         _, rarest = min(marked, key=lambda pair: pair[0])
         starts = (node for head in rarest.heads for node in self._by_head.get(head, ()))
-        return _within_reach(self.graph, starts, rarest.depth)
+        return _within_reach(starts, rarest.depth)
 
     def take(self, composite: Composite, match: Match) -> None:
         """Accept a match that goes with those chosen before."""
@@ -317,18 +324,19 @@ class _Spans:
         return max(place, self._ranges[at][1]) if at >= 0 else place
 
 
-def _within_reach(graph: Graph, starts: Iterable[Node], depth: int) -> set[Node]:
+def _within_reach(starts: Iterable[Node], depth: int) -> set[Node]:
     """Return the nodes up to ``depth`` operators above ``starts``, those included; no-ops do not count."""
     level = dict.fromkeys(starts, 0)
     queue = deque(level)
     while queue:
         node = queue.popleft()
-        for user in graph.successors(node):
-            step = 0 if is_structural(user) else 1
-            reached = level[node] + step
-            if reached <= depth and reached < level.get(user, depth + 1):
-                level[user] = reached
-                (queue.append if step else queue.appendleft)(user)
+        for value in node.outputs:
+            for user in value.users:
+                step = 0 if is_structural(user) else 1
+                reached = level[node] + step
+                if reached <= depth and reached < level.get(user, depth + 1):
+                    level[user] = reached
+                    (queue.append if step else queue.appendleft)(user)
     return set(level)
 
 

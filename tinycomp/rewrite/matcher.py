@@ -561,7 +561,7 @@ class Search:
 
     def add_member(self, node: Node) -> None:
         """Record a matched node, unless it lies in a body of another matched node."""
-        if not any(node in body for body in self._bodies):
+        if not self._bodies or not any(node in body for body in self._bodies):
             self.record(self.members, node, None)
 
     def note_rest(self, value: Value | None) -> None:
@@ -663,7 +663,7 @@ class Search:
 
     def _next_choice(self, stack: list[_Open]) -> _Pending:
         """Return what is pending after the next feasible choice of the last goal that has one left."""
-        feasible = self.feasible
+        may_stand = None if self.feasible is None else self.feasible.may_stand
         while stack:
             mark, choices, rest = stack[-1]
             if len(self._trail) > mark:
@@ -672,8 +672,8 @@ class Search:
             if choice is None:
                 stack.pop()
                 continue
-            for pattern, value, anchored in choice if feasible is not None else ():
-                if type(pattern) in _MAY and not feasible.may_stand(pattern, value, anchored):
+            for pattern, value, anchored in choice:
+                if may_stand is not None and type(pattern) in _MAY and not may_stand(pattern, value, anchored):
                     break
             else:
                 return _push(choice, rest)

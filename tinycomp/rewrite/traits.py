@@ -135,7 +135,7 @@ def permutable(node: Node) -> int:
     """Return how many leading operands may stand in any order; 0 where order matters."""
     if not node.domain and node.op in _VARIADIC:
         return len(node.inputs)
-    return 2 if has_trait(node, "commutative") else 0
+    return 2 if "commutative" in _traits(node.op, node.domain, node.version) else 0
 
 
 def is_duplicable(node: Node) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.memory.blocks import empty
 from tinycomp.passes.edits import bypass, joined_sources
 from tinycomp.passes.simplify.facts import FLOATS, is_private, producer, reshape_target, same_shape_of_equal_size
 from tinycomp.rewrite import GraphBuilder, Match, P, replaces, rule
@@ -41,9 +42,12 @@ def merge_batch_norm(graph: Graph, node: Node) -> bool:
 def merge_per_channel(graph: Graph, node: Node) -> bool:
     """Merge a scale or shift by one constant, or one per channel, into the weights and bias before it."""
     at = 0 if node.op in _COMMUTATIVE and node.const(0) is not None else 1
-    x, array = node.operand(1 - at), node.const(at)
-    host = None if array is None or node.version < 7 else _host(graph, x)
-    factors = None if array is None or host is None else per_channel(array, x)
+    array = node.const(at)
+    if array is None or node.version < 7:
+        return False
+    x = node.operand(1 - at)
+    host = _host(graph, x)
+    factors = None if host is None else per_channel(array, x)
     if host is None or factors is None:
         return False
     ones, zeros = np.ones_like(factors), np.zeros_like(factors)
@@ -169,7 +173,7 @@ def _scaled(weight: Array, factors: Array) -> Array:
     if weight.dtype.isbuiltin != 1:
         product: Array = (weight.astype(np.float64) * factors).astype(weight.dtype)
         return product
-    result = np.empty(weight.shape, weight.dtype)
+    result = empty(weight.shape, weight.dtype)
     np.multiply(weight, factors, out=result, dtype=np.float64, casting="unsafe")
     return result
 

@@ -59,11 +59,15 @@ def _reshape(graph: Graph, node: Node, source: Value | None, merged: list[Node])
     if target is None or source is None or version_of(graph, "Reshape") < 5:
         return False
     wanted = np.array(target, np.int64)
-    if node.op == "Reshape" and source is node.inputs[0]:
-        current = node.const(1)
-        if current is not None and np.array_equal(current, wanted):
-            return False
+    is_same = node.op == "Reshape" and source is node.inputs[0]
+    current = node.const(1) if is_same else None
+    if current is not None and np.array_equal(current, wanted):
+        return False
     shape = graph.add_const(wanted, f"{node.output.name}_shape")
+    if is_same and len(node.inputs) == 2:
+        graph.set_input(node, 1, shape)
+        node.attrs = {}  # a zero is a dimension that is copied
+        return True
     names, sources = [graph.fresh(node.output.name)], joined_sources(*merged, node)
     return take_over(graph, node, graph.add("Reshape", [source, shape], outputs=names, at=node, sources=sources))
 

@@ -193,10 +193,10 @@ def drop_one(op: GraphBuilder, x: Value, one: Value, match: Match) -> Value | No
 @rule("Add", "Mul", "And", "Or", "Xor", "Equal", "BitwiseAnd", "BitwiseOr", "BitwiseXor")
 def constant_on_the_right(graph: Graph, node: Node) -> bool:
     """Move a constant first operand of a commutative operator to the right, where patterns expect it."""
-    if node.version < 7 or len(node.inputs) != 2 or not has_trait(node, "commutative"):
+    if node.const(0) is None or node.version < 7 or len(node.inputs) != 2 or not has_trait(node, "commutative"):
         return False
     left, right = node.operand(0), node.operand(1)
-    if not left.is_const or right.is_const:
+    if right.is_const:
         return False
     graph.set_input(node, 0, right)
     graph.set_input(node, 1, left)

@@ -159,8 +159,8 @@ def _append(described: Described, builder: Builder, constants: Sequence[Array], 
             described.sizes.describe_offsets(call)
         return
     kernel = kernel_named(call.kernel, where)
-    given = call.params
-    if described.sizes is not None:
+    given: Mapping[str, Any] = call.params
+    if described.sizes is not None:  # what a run fills in is 0 before
         given = {name: 0 if isinstance(value, Expression) else value for name, value in given.items()}
     builder.append(kernel, [place_of(operand, where) for operand in call.operands], kernel.make_params(given, where))
     if described.sizes is not None:

@@ -136,7 +136,7 @@ class Instruction:
         parts: list[Any] = [*self.params.values(), *[operand.offset for operand in self.operands]]
         if self.control is not None:
             parts += [*[dim for shape in self.control.shapes for dim in shape], *self.control.results]
-        return any([isinstance(part, Expression) for part in parts])
+        return Expression in map(type, parts)
 
     @property
     def algorithm(self) -> str:
@@ -372,7 +372,7 @@ class Program:
         Nothing else reads such an input, nothing else writes such an output, and nothing reads that before. Where sizes
         decide the shapes, it holds for runs in which both are equal.
         """
-        if not any([call.kernel in _EXTENDED_IN_PLACE for call in self.instructions]):
+        if _EXTENDED_IN_PLACE.keys().isdisjoint([call.kernel for call in self.instructions]):
             return frozenset()
         uses = Counter((operand.space, operand.index) for call in self.instructions for operand in call.operands)
         pairs, seen = set(), set[tuple[str, int]]()

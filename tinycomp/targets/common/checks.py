@@ -141,7 +141,8 @@ def channel_vector(array: np.ndarray, result: TensorType, axis: int) -> np.ndarr
     channels = (result.shape or ())[axis]
     if not isinstance(channels, int) or padded.size != padded.shape[axis] or padded.size not in (1, channels):
         return None
-    return np.broadcast_to(padded.reshape(-1), (channels,))
+    vector = padded.reshape(-1)
+    return vector if vector.size == channels else np.broadcast_to(vector, (channels,))
 
 
 def _either(names: Iterable[str]) -> str:

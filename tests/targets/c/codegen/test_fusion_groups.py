@@ -11,21 +11,27 @@ from onnx import helper
 import tinycomp
 from tests.ops.harness import dtype_of
 from tests.targets.c.harness import compile_for, make_model
+from tinycomp.ir.graph import Node
 from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.runtime.native.processor import available_isas
 from tinycomp.targets.c import TABLE
 from tinycomp.targets.c.codegen import fusion_groups, generate
+from tinycomp.targets.c.codegen.element_program import Steps
 from tinycomp.targets.c.codegen.epilogue import spelled_out
 
 X = "%x: float32[2, 8, 40]"
+
+
+def _steps(node: Node) -> Steps | None:
+    return generate._steps_alone(node, generate.rule_of(node, TABLE))
 
 
 def grouping(body: str, outputs: str, inputs: str = X) -> list[str]:
     """Return the operators of each fusion group, in the order of the graph."""
     text = f'graph @g opset {{"" = 17}} ({inputs}) -> ({outputs}) {{\n{body}\n}}'
     graph = parse_graph(text, infer=infer_node_types)
-    found = fusion_groups.find_fusion_groups(graph, lambda node: generate._steps_alone(node, TABLE))
+    found = fusion_groups.find_fusion_groups(graph, _steps)
     return [" ".join(n.op for n in group.nodes) for group in dict.fromkeys(found.values())]
 
 
@@ -160,6 +166,6 @@ def test_activations_that_are_spelled_out(name, inner_is_wanted):
     ):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
     graph = tinycomp.from_onnx(model)
-    (group,) = set(fusion_groups.find_fusion_groups(graph, lambda node: generate._steps_alone(node, TABLE)).values())
+    (group,) = set(fusion_groups.find_fusion_groups(graph, _steps).values())
     spelled = spelled_out(group.nodes, group.outputs(graph.outputs))
     assert len(spelled) == (0 if inner_is_wanted else len(nodes))

@@ -1,4 +1,7 @@
-"""Building a program: buffers with aliases, kernel calls, and at the end one planned arena."""
+"""Building a program: buffers with aliases, kernel calls, and at the end one planned arena.
+
+What code generation makes by the thousand and keeps to itself is not frozen: that would take three times as long.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,7 @@ class Buffer:
     array: np.ndarray | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class View:
     """A place inside a buffer.
 
@@ -102,7 +105,7 @@ class View:
         return self.buffer is other.buffer and self.offset == other.offset
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Strided:
     """Elements that lie somewhere with gaps or in another order.
 
@@ -115,7 +118,7 @@ class Strided:
     strides: tuple[Size, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Call:
     """A kernel call whose operands have no offsets yet, or control flow; see :class:`Instruction`."""
 
@@ -344,7 +347,7 @@ class Emitter:
         """State that the last call finds out a size and puts it, an int64, into one of its operands."""
         assert isinstance(size, Expression), size
         assert size.name is not None, size
-        self.calls[-1] = dataclasses.replace(self.calls[-1], found=Found(size.name, operand, self.most[size.name]))
+        self.calls[-1].found = Found(size.name, operand, self.most[size.name])
 
     def demand(self, value: Size, text: str, node: Node) -> None:
         """State that a run must find a number to be 0, and what is wrong at ``node`` where it is not."""
@@ -360,8 +363,7 @@ class Emitter:
 
     def count_macs(self, macs: Size) -> None:
         """Credit the last call with multiply-accumulate operations."""
-        last = self.calls[-1]
-        self.calls[-1] = dataclasses.replace(last, macs=macs)
+        self.calls[-1].macs = macs
 
     def finish(self, name: str, rewrite: Rewrite | None = None) -> Program:
         """Return the program, its buffers placed in one arena.

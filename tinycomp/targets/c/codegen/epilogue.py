@@ -164,7 +164,7 @@ def _in_order_of(result: TensorType, residual: Value, emit: Emitter) -> View:
 ANCHORS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "MatMulNBits"})
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Fused:
     """What a composite computes: ``activation(anchor(operands) + addends…)``.
 

@@ -308,4 +308,3 @@ def rule_of(node: Node, table: Table) -> LoweringRule:
     if key not in table:
         raise TargetError(f"the C target has no lowering for {node.qualified_op}", where=node.label)
     return table[key]
-

@@ -28,7 +28,7 @@ FLOAT = 4
 """Bytes of a float32."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Pixels:
     """Where an image lies.
 

@@ -31,7 +31,7 @@ _HEAD = 4
 """Words before the sizes of an element-wise program."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Read:
     """Lines of an operand.
 

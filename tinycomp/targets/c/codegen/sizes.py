@@ -27,14 +27,18 @@ def with_sizes(check: Check) -> Check:
 
     def checked(node: Node) -> Verdict:
         verdict = check(node)
-        read = sizing_operands(node)
-        gets_sizes = any(v.shape is not None and None in v.shape for v in node.inputs if v is not None)
-        if verdict is not True and not read and not gets_sizes:
-            return verdict
-        unranked = next((v for v in node.inputs if v is not None and v.shape is None), None)
+        unranked = None
+        for value in node.inputs:
+            if value is not None and value.shape is None:
+                unranked = value
+                break
         if verdict is True and unranked is not None:
             return reject(f'the rank of "{unranked.name}" is unknown')
         if verdict is True and (counts_rows(node) or _unsized(node.used_outputs()) is None):
+            return verdict
+        read = sizing_operands(node)
+        gets_sizes = any(v.shape is not None and None in v.shape for v in node.inputs if v is not None)
+        if verdict is not True and not read and not gets_sizes:
             return verdict
         alone = None if unranked is not None else _in_region(node, read)
         if verdict is not True:
@@ -51,7 +55,11 @@ def with_sizes(check: Check) -> Check:
 
 def _unsized(values: Iterable[Value]) -> Value | None:
     """Return the first value with an unknown rank or dimension."""
-    return next((value for value in values if value.shape is None or None in value.shape), None)
+    for value in values:
+        shape = value.shape
+        if shape is None or None in shape:
+            return value
+    return None
 
 
 def _in_region(node: Node, read: Sequence[Value]) -> Node | None:

@@ -23,7 +23,7 @@ Constant = Callable[[np.ndarray[Any, Any]], View]
 """Stores an array in the program."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Compute:
     """Lines of one result that a call computes.
 

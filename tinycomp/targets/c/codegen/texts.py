@@ -32,7 +32,7 @@ def takes_texts(node: Node) -> bool:
 def has_texts(graph: Graph) -> bool:
     """Tell whether texts come into a graph, go out, or are made in it."""
     values = [v for v in graph.values.values() if v.const is None]
-    return any([isinstance(v.type, TensorType) and v.type.dtype == DTYPE for v in (*values, *graph.outputs)])
+    return DTYPE in [v.type.dtype for v in (*values, *graph.outputs) if isinstance(v.type, TensorType)]
 
 
 def makes_heap(node: Node) -> bool:

@@ -84,7 +84,7 @@ def axis_params(prefix: str, values: Sequence[Size], missing: Size) -> dict[str,
 conv_check = all_of(float32, ranks(3, 4, 5), constant(1, 2))
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Image:
     """An image tensor as the kernels see it; a one-dimensional one has height 1."""
 
@@ -218,7 +218,7 @@ def emit_chain(emit: Emitter, links: Sequence[Convolution]) -> None:
                 emit.count_macs(symbolic_macs([link.node]))
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Convolution:
     """A convolution and what is fused to it.
 
@@ -266,7 +266,7 @@ def _written(emit: Emitter, link: Convolution) -> Pixels:
     return spaced(emit, link.node, link.fused.output) or pixels_to(emit, link.fused.output)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class ConvShape:
     """The sizes of a convolution."""
 
@@ -287,7 +287,7 @@ FEW_CHANNELS = 32
 """From this number on, adjacent pixels gain nothing (``CONV_FEW_CHANNELS`` of the runtime)."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Images:
     """Where a convolution writes and reads."""
 

@@ -94,7 +94,7 @@ def gemm(emit: Emitter, node: Node) -> None:
     lower_gemm(emit, take_apart(node), node)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Matrix:
     """One operand of a product as (batch…, rows, columns), with element strides."""
 

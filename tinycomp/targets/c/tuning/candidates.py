@@ -40,7 +40,7 @@ WINOGRAD_GAIN = 0.1
 """The share of its time that Winograd's algorithm must be expected to save: it costs memory, and the last bits."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Candidate:
     """One way to compute a call.
 
@@ -83,7 +83,7 @@ class Candidate:
         return ", ".join([algorithm + rounded, *shapes])
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Problem:
     """A call without what its speed does not depend on.
 
