@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import pkgutil
 import subprocess
 import sys
 import tempfile
@@ -161,7 +162,7 @@ class Engine:
         module: What has to be importable.
         distribution: What its version stands under.
         uses: A name of the module that is only imported when it is asked for.
-        parts: Modules that the engine imports when it first needs them.
+        hurry: Does what the engine otherwise puts off until a model needs it; that is part of neither, too.
         asked_for: Whether it takes part only where a measurement names it.
     """
 
@@ -169,15 +170,22 @@ class Engine:
     module: str
     distribution: str
     uses: str = "__name__"
-    parts: tuple[str, ...] = ()
+    hurry: Callable[[], object] = bool
     asked_for: bool = False
 
 
+def hurry_tinycomp() -> None:
+    """Import what is about operators, and describe the composites."""
+    for part in ("tinycomp.frontend", "tinycomp.ops", "tinycomp.passes", "tinycomp.targets.c"):
+        package = importlib.import_module(part)
+        for module in pkgutil.walk_packages(package.__path__, f"{part}."):
+            importlib.import_module(module.name)
+    assert importlib.import_module("tinycomp.target").find("c").composites
+
+
 ENGINES = {
-    OURS: Engine(load_tinycomp, "tinycomp", "tinycomp", "compile", ("tinycomp.targets.c",)),
-    "tinycomp-bf16": Engine(
-        load_tinycomp_bf16, "tinycomp", "tinycomp", "compile", ("tinycomp.targets.c",), asked_for=True
-    ),
+    OURS: Engine(load_tinycomp, "tinycomp", "tinycomp", "compile", hurry_tinycomp),
+    "tinycomp-bf16": Engine(load_tinycomp_bf16, "tinycomp", "tinycomp", "compile", hurry_tinycomp, asked_for=True),
     REFERENCE: Engine(load_onnxruntime, "onnxruntime", "onnxruntime"),
     "openvino": Engine(load_openvino, "openvino", "openvino"),
     "openvino-default": Engine(load_openvino_default, "openvino", "openvino", asked_for=True),
@@ -187,10 +195,9 @@ ENGINES = {
 
 
 def prepare(engine: str) -> None:
-    """Import an engine, so that what follows is loading alone."""
+    """Import all of an engine, so that what follows is loading alone."""
     getattr(importlib.import_module(ENGINES[engine].module), ENGINES[engine].uses)
-    for part in ENGINES[engine].parts:
-        importlib.import_module(part)
+    ENGINES[engine].hurry()
 
 
 def installed() -> list[str]:
