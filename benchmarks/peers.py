@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import pkgutil
 import subprocess
 import sys
 import tempfile
@@ -197,7 +198,7 @@ class Engine:
         module: What has to be importable.
         distribution: What its version stands under.
         uses: A name of the module that is only imported when it is asked for.
-        parts: Modules that the engine imports when it first needs them.
+        hurry: Does what the engine otherwise puts off until a model needs it; that is part of neither, too.
         asked_for: Whether it takes part only where a measurement names it.
         save: Writes what the engine keeps of an ONNX file to another file, if it keeps anything.
         load_saved: Makes the function from that.
@@ -207,10 +208,19 @@ class Engine:
     module: str
     distribution: str
     uses: str = "__name__"
-    parts: tuple[str, ...] = ()
+    hurry: Callable[[], object] = bool
     asked_for: bool = False
     save: Callable[[Path, Path], None] | None = None
     load_saved: Callable[[Path, int, Feeds], Run] | None = None
+
+
+def hurry_tinycomp() -> None:
+    """Import what is about operators, and describe the composites."""
+    for part in ("tinycomp.frontend", "tinycomp.ops", "tinycomp.passes", "tinycomp.targets.c"):
+        package = importlib.import_module(part)
+        for module in pkgutil.walk_packages(package.__path__, f"{part}."):
+            importlib.import_module(module.name)
+    assert importlib.import_module("tinycomp.target").find("c").composites
 
 
 ENGINES = {
@@ -219,13 +229,11 @@ ENGINES = {
         "tinycomp",
         "tinycomp",
         "compile",
-        ("tinycomp.targets.c",),
+        hurry_tinycomp,
         save=save_tinycomp,
         load_saved=load_saved_tinycomp,
     ),
-    "tinycomp-bf16": Engine(
-        load_tinycomp_bf16, "tinycomp", "tinycomp", "compile", ("tinycomp.targets.c",), asked_for=True
-    ),
+    "tinycomp-bf16": Engine(load_tinycomp_bf16, "tinycomp", "tinycomp", "compile", hurry_tinycomp, asked_for=True),
     REFERENCE: Engine(
         load_onnxruntime, "onnxruntime", "onnxruntime", save=save_onnxruntime, load_saved=load_saved_onnxruntime
     ),
@@ -237,10 +245,9 @@ ENGINES = {
 
 
 def prepare(engine: str) -> None:
-    """Import an engine, so that what follows is loading alone."""
+    """Import all of an engine, so that what follows is loading alone."""
     getattr(importlib.import_module(ENGINES[engine].module), ENGINES[engine].uses)
-    for part in ENGINES[engine].parts:
-        importlib.import_module(part)
+    ENGINES[engine].hurry()
 
 
 def installed() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -93,3 +94,35 @@ def test_threads_find_the_same(families: str) -> None:
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda i: table["ab"[i % 2]], range(64)))
     assert set(found) == {1, table["b"]}
+
+
+FIRST_MODELS = """
+import threading
+import numpy as np
+from concurrent.futures import ThreadPoolExecutor
+from onnx import parser
+import tinycomp
+
+OPS = {
+    "Relu(x)": lambda x: np.maximum(x, 0), "Neg(x)": np.negative, "Transpose(x)": np.transpose,
+    "ReduceMax(x)": lambda x: x.max(keepdims=True), "MatMul(x, x)": lambda x: x @ x, "Identity(x)": lambda x: x,
+    "Concat <axis = 0> (x, x)": lambda x: np.concatenate([x, x]), "Softsign(x)": lambda x: x / (1 + abs(x)),
+}
+start = threading.Barrier(len(OPS))
+
+def first(text):
+    body = f"{{ y = {text} }}"
+    model = parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> main (float[4, 4] x) => (float y) {body}')
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    x = np.arange(-8, 8, dtype=np.float32).reshape(4, 4)
+    start.wait()
+    np.testing.assert_allclose(tinycomp.compile(model)(x), OPS[text](x), rtol=1e-6)
+
+with ThreadPoolExecutor(len(OPS)) as pool:
+    list(pool.map(first, OPS))
+"""
+
+
+def test_threads_may_compile_their_first_models_at_once() -> None:
+    run = subprocess.run([sys.executable, "-c", FIRST_MODELS], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr

@@ -10,10 +10,11 @@ import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
+_T = TypeVar("_T")
 
 
 class LazyModule(ModuleType):
@@ -91,6 +92,17 @@ class LazyTable(Mapping[_K, _V]):
         if name not in self._found:
             self._import(self._where[name])
         return self._found[name]
+
+    @overload
+    def get(self, name: _K, default: None = None, /) -> _V | None: ...
+    @overload
+    def get(self, name: _K, default: _V, /) -> _V: ...
+    @overload
+    def get(self, name: _K, default: _T, /) -> _V | _T: ...
+
+    def get(self, name: _K, default: Any = None, /) -> Any:
+        """Return what is registered under a name, or the default; an error of an import is no answer."""
+        return self[name] if name in self._where else default
 
     def __contains__(self, name: object) -> bool:
         return name in self._where

@@ -299,10 +299,7 @@ class OpTable:
 
     def of(self, name: str, domain: str = "") -> Operator | None:
         """Return what is said of an operator, or None."""
-        key = domain, name
-        if key not in self.operators:
-            return None
-        return self.operators[key]
+        return self.operators.get((domain, name))
 
     def find(self, name: str, domain: str = "", version: int = 1 << 30) -> OpRecord | None:
         """Return the record in force at ``version``, or None."""
