@@ -35,14 +35,8 @@ TESTS = [MISUSE, LIBRARY, *(f"{FOLDER}/test_{name}.py" for name in OTHERS), REFU
 """What has to fail; the cheapest and likeliest come first."""
 LOADING = ("module", "session", "archive")
 """The sources of programs without Python."""
-LOADED = (
-    "test_each_check_of_a_record_answers_as_often_as_before",
-    "test_numbers_of_a_record_that_are_out_of_range",
-    "test_records_that_are_cut_off",
-    "test_sessions_say_what_is_wrong",
-    "test_what_does_not_fit_is_an_error",
-)
-"""What notices most of what these check."""
+HELPERS = ("nd", "prepare", "window")
+"""The sources of what kernels call to check."""
 OPTIONS = ("-x", "-q", "-n", "0", "-p", "no:cacheprovider")
 ENOUGH = 0.98
 """The share of checks without which a test fails."""
@@ -187,54 +181,72 @@ def _tests_for(check: str) -> list[str]:
     mirrored = f"{FOLDER}/test_{path.stem}.py"
     own = [mirrored] if (ROOT / mirrored).exists() else []
     if path.stem in LOADING:
-        return [*own, *(f"{LIBRARY}::{name}" for name in LOADED), LIBRARY]
-    if "kernels" not in path.parts:
+        return [*own, LIBRARY]
+    if "kernels" not in path.parts and path.stem not in HELPERS:
         return [*own, *TESTS]
     if path.stem in kernel_names():
         own.insert(0, f"{REFUSALS}::test_each_check_answers_as_often_as_before[{path.stem}]")
     return [*own, REFUSALS, *TESTS[:-1]]
 
 
-def _run(test: str, number: int) -> int:
-    """Run a test in a forked child without a check; 0 if it passes, a signal's number below 0 if that ends it."""
-    child = os.fork()
-    if not child:
-        os.environ[VARIABLE] = str(number)
-        signal.alarm(SECONDS)  # without a check some calls never end
-        quiet = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(quiet, 1)
-        os.dup2(quiet, 2)
-        os._exit(pytest.main([*OPTIONS, test]))
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+class _Watch:
+    """A plugin that keeps the name of the test that runs in a file, for whoever looks after a crash."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._file.write_text(nodeid, encoding="utf-8")
 
 
 class Judge:
-    """Finds the test that fails without a check: what noticed the last one of its file is run first."""
+    """Finds the test that fails without a check: those that noticed the last ones of its file are run first."""
 
-    def __init__(self) -> None:
-        self._orders: dict[str, list[str]] = {}
-        self._sound: set[str] = set()
+    RECENT = 6
+    """How many these are."""
+
+    def __init__(self, folder: Path) -> None:
+        self._last = folder / "last test"
+        self._recent: dict[str, list[str]] = collections.defaultdict(list)
+        self._sound: dict[str, bool] = {}
+
+    def _run(self, test: str, number: int) -> int:
+        """Run tests in a forked child without a check; 0 if they pass, a signal's number below 0 if that ends it."""
+        child = os.fork()
+        if not child:
+            os.environ[VARIABLE] = str(number)
+            signal.alarm(SECONDS)  # without a check some calls never end
+            quiet = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(quiet, 1)
+            os.dup2(quiet, 2)
+            os._exit(pytest.main([*OPTIONS, test], plugins=[_Watch(self._last)]))
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    def _is_sound(self, test: str) -> bool:
+        """Tell whether a test passes with all checks."""
+        if test not in self._sound:
+            self._sound[test] = self._run(test, NONE) == pytest.ExitCode.OK
+        return self._sound[test]
 
     def noticed_by(self, number: int, check: str) -> str:
         """Return the test that fails without a check, and how; nothing if all pass."""
-        path = check.partition(":")[0]
-        order = self._orders.setdefault(path, _tests_for(check))
-        for test in order:
-            if test not in self._sound:  # as it is with all checks
-                assert _run(test, NONE) == pytest.ExitCode.OK, test
-                self._sound.add(test)
-            code = _run(test, number)
+        recent, files = self._recent[check.partition(":")[0]], _tests_for(check)
+        for test in [*recent, *files]:
+            assert self._is_sound(test) or test in recent, f"{test} fails with all checks"
+            code = self._run(test, number) if self._is_sound(test) else 0
             if code:
-                order.remove(test)
-                order.insert(0, test)
-                return f"{test} ({'fails' if code > 0 else signal.Signals(-code).name})"
+                found = self._last.read_text(encoding="utf-8")
+                recent[:] = [found, *(other for other in recent if other != found)][: self.RECENT]
+                return f"{found} ({'fails' if code > 0 else signal.Signals(-code).name})"
         return ""
 
 
 def _judge(checks: list[str], files: list[str]) -> int:
     """Leave out the checks of some files, or all, in the build of this checkout; 1 if nobody misses too many."""
-    pytest.main([*OPTIONS, "--collect-only", "-q", *TESTS])  # whoever is forked has all modules from here on
-    started, judge, results = time.monotonic(), Judge(), collections.Counter[str]()
+    pytest.main([*OPTIONS, "--collect-only", "-qq", *TESTS])  # whoever is forked has all modules from here on, and
+    assert pytest.main([*OPTIONS, LIBRARY]) == pytest.ExitCode.OK  # what these import for their first model
+    judge = Judge(Path(os.environ[CHECKS]).parent)
+    started, results = time.monotonic(), collections.Counter[str]()
     for number, check in enumerate(checks):
         name = Path(check.partition(":")[0]).name
         if files and name not in files:

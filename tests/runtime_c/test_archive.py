@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import re
 import struct
@@ -25,6 +26,7 @@ ENTRY, LOCAL = "<IHHHHHHIIIHHHHHII", "<IHHHHHIIIHH"
 END, END_64, LOCATOR = "<IHHHHIIH", "<IQHHIIQQQQ", "<IIQI"
 
 
+@functools.cache
 def members() -> dict[str, bytes]:
     """The members of a saved module that the C library reads."""
     contents = tinycomp.compile(onnx.parser.parse_model(MODEL)).to_bytes()

@@ -375,9 +375,12 @@ def test_numbers_of_a_record_that_are_out_of_range(
         CModule(edited(contents, place, changes, last))
 
 
+TYPE = ("float32", 1, -1, 3)
+
+
 def retyped(tensor: int, *other: int | str) -> bytes:
     """A file with another type of one tensor; it has a default, two inputs, an output, two operands and a result."""
-    return exchanged(module_of(GIVEN).to_bytes(), ("float32", 1, -1, 3), other, tensor)
+    return exchanged(module_of(GIVEN).to_bytes(), TYPE, other, tensor)
 
 
 @pytest.mark.parametrize(
@@ -411,6 +414,40 @@ def test_dimensions_that_no_memory_holds(rank: int, dims: tuple[int, ...]) -> No
     tensors = ffi.new("tc_tensor[]", [{"data": data, "dtype": dtype, "rank": rank, "dims": dims}, {}])
     assert found.lib.tc_session_set_input(found.session, 0, tensors, found.error)
     assert b"no data, or dimensions that no memory holds" in ffi.string(found.error.message)
+
+
+FLOW = {
+    "constant": ((0, 2, "x"), (1, 0, *TYPE, 1, 2, "x")),
+    "constant twice": ((0, 2, "x"), (2, 0, *TYPE, 1, 0, *TYPE, 1, 2, "x")),
+    "constant and input": ((0, 2, "x"), (1, 2, *TYPE, 1, 2, "x")),
+    "operand from nowhere": ((3, *TYPE, 0), (1, *TYPE, 0)),
+    "result and input": ((4, *TYPE, 0), (2, *TYPE, 0)),
+    "output is input": ((*TYPE, 4, -1), (*TYPE, 2, -1)),
+    "output from nowhere": ((*TYPE, 4, -1), (*TYPE, 1, -1)),
+}
+"""Words of the record, and others for them: its inputs have slots 2 and 3, and its result has 4 and is the output."""
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        ("constant twice",),
+        ("constant and input",),
+        ("operand from nowhere",),
+        ("output is input", "result and input"),
+        ("output from nowhere",),
+    ],
+)
+def test_values_that_nothing_makes_or_that_are_made_twice(edits: tuple[str, ...]) -> None:
+    def changed(*edits: str) -> bytes:
+        contents = module_of(GIVEN).to_bytes()
+        for edit in edits:
+            contents = exchanged(contents, *FLOW[edit])
+        return contents
+
+    CModule(changed("constant"))
+    with pytest.raises(LibraryError, match="a value is read that nothing makes, or made twice"):
+        CModule(changed(*edits))
 
 
 @pytest.mark.parametrize("pair", [(-1, 0), (3, 0), (0, -1), (0, 1)])

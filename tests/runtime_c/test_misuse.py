@@ -131,6 +131,11 @@ def sized() -> Draft:
     return draft.tell("buffer_size", INPUT, 0, 1).tell("buffer_size", INPUT, 1, 1).tell("buffer_size", OUTPUT, 0, 1)
 
 
+def pieced() -> Draft:
+    """Likewise with a piece of the arena of 8 bytes."""
+    return sized().tell("piece", 1, NOTHING, 0)
+
+
 def appended() -> Draft:
     return sized().append()
 
@@ -256,8 +261,9 @@ CALLS: list[tuple[Callable[[], Draft], str, tuple[Any, ...], str]] = [
     (static, "setup", (0,), NO_SETUP),
     (sized, "setup", (-1,), NO_SETUP),
     (sized, "setup", (1,), NO_SETUP),
-    (appended, "setup", (1,), r"instruction 0 \(copy\) does not follow from sizes alone"),
-    (branching, "setup", (1,), r"instruction 0 \(if\) does not follow from sizes alone"),
+    (lambda: pieced().append(COPY, [(ARENA,), (INPUT,)]), "setup", (1,), r"instruction 0 \(copy\) does not follow"),
+    (lambda: pieced().append(COPY, [(OUTPUT,), (ARENA,)]), "setup", (1,), r"instruction 0 \(copy\) does not follow"),
+    (lambda: pieced().control(operands=[(ARENA,)] * 3), "setup", (1,), r"instruction 0 \(if\) does not follow"),
     (lambda: finding().tell("typical", ffi.new("int64_t[3]")), "finds", (0, 1, 0), FINDS_NOTHING),
     (lambda: Draft((1, 1)), "finds", (0, 1, 0), FINDS_NOTHING),
     (found_in_control, "finds", (0, 1, 0), FINDS_NOTHING),
