@@ -132,6 +132,13 @@ def test_versions_out_of_range(field: str, value: int, error: type[Exception], t
         import_model(model)
 
 
+def test_version_of_another_domain_that_no_operator_can_have() -> None:
+    model = parse(RELU)
+    model.opset_import.append(onnx.helper.make_opsetid("vendor", 1 << 40))
+    with pytest.raises(ModelError, match=r'version for domain "vendor"; expected 1 to 2147483647; found 1099511627776'):
+        import_model(model)
+
+
 def test_missing_and_double_opset_imports() -> None:
     model = parse(RELU)
     model.opset_import.append(onnx.helper.make_opsetid("ai.onnx", 13))

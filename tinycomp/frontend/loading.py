@@ -156,13 +156,17 @@ def newest_opsets() -> dict[str, int]:
     return newest | dict.fromkeys(("ai.onnx.preview", "ai.onnx.preview.training"), 1)
 
 
+_GREATEST_OPSET = (1 << 31) - 1
+"""onnx's own functions take versions of 32 bits."""
+
+
 def _check_opset(domain: str, version: int, where: str) -> None:
     newest = newest_opsets().get(domain)
-    if version < 1:
+    if not 1 <= version <= _GREATEST_OPSET:
         raise ModelError(
             f"impossible opset version for domain {shown(domain)}",
             where=where,
-            expected=f"1 to {newest}" if newest else "at least 1",
+            expected=f"1 to {newest or _GREATEST_OPSET}",
             found=str(version),
         )
     if newest is not None and version > newest:
