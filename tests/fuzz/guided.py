@@ -17,6 +17,8 @@ from pathlib import Path
 
 import atheris
 
+from benchmarks.peers import hurry_tinycomp
+
 GUIDED = ("importer", "artifact")
 BASES = 40
 """Files to start from."""
@@ -29,6 +31,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     with atheris.instrument_imports(include=["tinycomp"]):
         damage = importlib.import_module(f"tests.fuzz.{options.harness}").DAMAGE
+        hurry_tinycomp()  # what is imported later would not be looked into
     corpus, found = options.folder / "corpus", options.folder / "found"
     for folder in (corpus, found):
         folder.mkdir(parents=True, exist_ok=True)
