@@ -3,8 +3,9 @@
 ``python -m benchmarks loading mobilenet_v2 path/to/other.onnx`` loads models of the corpus and ONNX files, ``--suite``
 a named set. Every load has a process of its own, pinned to one core, with the engine imported before the clock starts:
 what a program pays that compiles one model. Sizes that a file leaves open are told to nobody; what an engine puts off
-until it sees them is in the first run. The engines take turns; the figures are medians over all rounds, with minima in
-brackets, and the phases are those of the fastest round.
+until it sees them is in the first run. A second table has what a program pays that loads what the engine saved before:
+a module of ours, the optimised model of onnxruntime. The engines take turns; the figures are medians over all rounds,
+with minima in brackets, and the phases are those of the fastest round.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import statistics
+import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -51,23 +53,37 @@ def main(arguments: Iterable[str] | None = None) -> None:
     for name in options.models or suites.members(options.suite):
         found["rows"].append(measure(name, effort, options.engines))
         print(line(found["rows"][-1], options.engines), flush=True)
-    output.save(options.output, found, table(found["rows"], options.engines))
+    print(f"\nWhat was saved\n\n{saved_table(found['rows'])}")
+    tables = [table(found["rows"], options.engines), saved_table(found["rows"])]
+    output.save(options.output, found, "\n\n".join(tables))
 
 
 def measure(name: str, effort: Effort, engines: Iterable[str]) -> dict[str, Any]:
-    """One row: the least seconds of every engine, and the phases of ours, as JSON-able values."""
+    """One row: the seconds of every engine, also for what it saved, and the phases of ours, as JSON-able values."""
     model, feeds = suites.model(name)
     model = model.resolve()
     pairs: dict[str, list[tuple[float, float]]] = {engine: [] for engine in engines}
     phases: list[dict[str, float]] = []
-    for _ in range(effort.rounds):
-        for engine, samples in pairs.items():
-            samples.append(in_fresh_process("benchmarks.loading", "own_load", engine, model, feeds))
-        phases.append(in_fresh_process("benchmarks.loading", "own_phases", model))
-    columns = {engine: [*zip(*samples, strict=True)] for engine, samples in pairs.items()}
-    seconds, first = ({engine: _figures(both[i]) for engine, both in columns.items()} for i in (0, 1))
+    with tempfile.TemporaryDirectory() as folder:
+        files = {engine: Path(folder) / f"{engine}.onnx" for engine in pairs if ENGINES[engine].save is not None}
+        for engine, file in files.items():
+            in_fresh_process("benchmarks.loading", "own_save", engine, model, file)
+        saved: dict[str, list[tuple[float, float]]] = {engine: [] for engine in files}
+        for _ in range(effort.rounds):
+            for engine, samples in pairs.items():
+                samples.append(in_fresh_process("benchmarks.loading", "own_load", engine, model, feeds))
+            for engine, file in files.items():
+                saved[engine].append(in_fresh_process("benchmarks.loading", "own_load", engine, file, feeds, True))
+            phases.append(in_fresh_process("benchmarks.loading", "own_phases", model))
     fastest = min(phases, key=lambda p: sum(p.values()))
-    return {"model": Path(name).stem, "seconds": seconds, "first": first, "phases": fastest}
+    return {"model": Path(name).stem, **_loads(pairs), "phases": fastest, "saved": _loads(saved)}
+
+
+def _loads(samples: Mapping[str, Sequence[tuple[float, float]]]) -> dict[str, Any]:
+    """Figures of loading and of the first run, by engine."""
+    columns = {engine: [*zip(*both, strict=True)] for engine, both in samples.items()}
+    seconds, first = ({engine: _figures(both[i]) for engine, both in columns.items()} for i in (0, 1))
+    return {"seconds": seconds, "first": first}
 
 
 def _figures(samples: Sequence[float]) -> dict[str, float]:
@@ -99,6 +115,14 @@ def table(rows: Iterable[Mapping[str, Any]], engines: Iterable[str]) -> str:
     return "\n".join([heading(engines), *(line(row, engines) for row in rows)])
 
 
+def saved_table(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The Markdown table of loading what the engines saved."""
+    rows = list(rows)
+    engines = list(rows[0]["saved"]["seconds"]) if rows else []
+    lines = [[row["model"], *cells(row["saved"], engines)] for row in rows]
+    return page.table(["model", *(f"{e}, saved, ms" for e in engines), "ratio", "with first run"], lines)
+
+
 def cells(row: Mapping[str, Any], engines: Iterable[str]) -> list[str]:
     """Milliseconds of every engine, and our time over the reference's: of loading, and with the first run.
 
@@ -116,12 +140,21 @@ def cells(row: Mapping[str, Any], engines: Iterable[str]) -> list[str]:
     return [*found, *("{:.2f} ({:.2f})".format(*(e[OURS][k] / e[REFERENCE][k] for k in kinds)) for e in (load, whole))]
 
 
-def own_load(engine: str, model: Path, feeds: Feeds) -> tuple[float, float]:
-    """Seconds of loading a model in this process, which must be a fresh one, and of its first run."""
+def own_save(engine: str, model: Path, file: Path) -> None:
+    """Write what an engine keeps of a model."""
+    save = ENGINES[engine].save
+    assert save is not None
+    save(model, file)
+
+
+def own_load(engine: str, model: Path, feeds: Feeds, saved: bool = False) -> tuple[float, float]:
+    """Seconds of loading a model, or what was saved of it, in this process, a fresh one, and of its first run."""
     pin(1)
+    load = ENGINES[engine].load_saved if saved else ENGINES[engine].load
+    assert load is not None
     prepare(engine)
     start = time.perf_counter()
-    run = ENGINES[engine].load(model, 1, feeds)
+    run = load(model, 1, feeds)
     loaded = time.perf_counter()
     run(feeds)
     return loaded - start, time.perf_counter() - loaded

@@ -21,7 +21,7 @@ from benchmarks.page import Page, heading, line, table
 from tinycomp.driver.pipeline import optimisation_passes, partitioning_passes
 from tinycomp.driver.report import make_report
 from tinycomp.errors import TinycompError, UnsupportedError
-from tinycomp.frontend.quantized_definition import QUANTIZED_PRODUCTS
+from tinycomp.frontend.quantized_layer import QUANTIZED_PRODUCTS
 from tinycomp.ir.proto import DTYPE_BY_NUMBER
 from tinycomp.ir.types import UNKNOWN
 from tinycomp.ops import OPS

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import pkgutil
 import subprocess
 import sys
 import tempfile
@@ -41,10 +42,27 @@ def load_tinycomp_bf16(model: Path, threads: int, feeds: Feeds) -> Run:
     return _tinycomp(model, threads, precision="bf16")
 
 
+def save_tinycomp(model: Path, saved: Path) -> None:
+    """A saved module."""
+    import tinycomp
+
+    tinycomp.compile(model, target="c").save(saved)
+
+
+def load_saved_tinycomp(saved: Path, threads: int, feeds: Feeds) -> Run:
+    """A saved module, without the compiler."""
+    import tinycomp
+
+    return _runner(tinycomp.load(saved, threads=threads))
+
+
 def _tinycomp(model: Path, threads: int, **options: Any) -> Run:
     import tinycomp
 
-    module = tinycomp.compile(model, target="c", threads=threads, **options)
+    return _runner(tinycomp.compile(model, target="c", threads=threads, **options))
+
+
+def _runner(module: Any) -> Run:
     names = [output.name for output in module.outputs]
 
     def run(feeds: Feeds) -> list[NDArray[np.generic]]:
@@ -56,11 +74,30 @@ def _tinycomp(model: Path, threads: int, **options: Any) -> Run:
 
 def load_onnxruntime(model: Path, threads: int, feeds: Feeds) -> Run:
     """ONNX Runtime's CPU provider with all graph optimisations (the default)."""
+    return _onnxruntime(model, threads)
+
+
+def save_onnxruntime(model: Path, saved: Path) -> None:
+    """The optimised model, laid out for this processor."""
+    _onnxruntime(model, 1, optimized_model_filepath=str(saved))
+
+
+def load_saved_onnxruntime(saved: Path, threads: int, feeds: Feeds) -> Run:
+    """The optimised model, which is not optimised again."""
+    import onnxruntime as ort
+
+    return _onnxruntime(saved, threads, graph_optimization_level=ort.GraphOptimizationLevel.ORT_DISABLE_ALL)
+
+
+def _onnxruntime(model: Path, threads: int, **settings: Any) -> Run:
     import onnxruntime as ort
 
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
+    options.log_severity_level = 3  # that what is saved is for this processor only is known
+    for name, value in settings.items():
+        setattr(options, name, value)
     session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     return lambda feeds: session.run(None, feeds)
 
@@ -161,24 +198,45 @@ class Engine:
         module: What has to be importable.
         distribution: What its version stands under.
         uses: A name of the module that is only imported when it is asked for.
-        parts: Modules that the engine imports when it first needs them.
+        hurry: Does what the engine otherwise puts off until a model needs it; that is part of neither, too.
         asked_for: Whether it takes part only where a measurement names it.
+        save: Writes what the engine keeps of an ONNX file to another file, if it keeps anything.
+        load_saved: Makes the function from that.
     """
 
     load: Callable[[Path, int, Feeds], Run]
     module: str
     distribution: str
     uses: str = "__name__"
-    parts: tuple[str, ...] = ()
+    hurry: Callable[[], object] = bool
     asked_for: bool = False
+    save: Callable[[Path, Path], None] | None = None
+    load_saved: Callable[[Path, int, Feeds], Run] | None = None
+
+
+def hurry_tinycomp() -> None:
+    """Import what is about operators, and describe the composites."""
+    for part in ("tinycomp.frontend", "tinycomp.ops", "tinycomp.passes", "tinycomp.targets.c"):
+        package = importlib.import_module(part)
+        for module in pkgutil.walk_packages(package.__path__, f"{part}."):
+            importlib.import_module(module.name)
+    assert importlib.import_module("tinycomp.target").find("c").composites
 
 
 ENGINES = {
-    OURS: Engine(load_tinycomp, "tinycomp", "tinycomp", "compile", ("tinycomp.targets.c",)),
-    "tinycomp-bf16": Engine(
-        load_tinycomp_bf16, "tinycomp", "tinycomp", "compile", ("tinycomp.targets.c",), asked_for=True
+    OURS: Engine(
+        load_tinycomp,
+        "tinycomp",
+        "tinycomp",
+        "compile",
+        hurry_tinycomp,
+        save=save_tinycomp,
+        load_saved=load_saved_tinycomp,
     ),
-    REFERENCE: Engine(load_onnxruntime, "onnxruntime", "onnxruntime"),
+    "tinycomp-bf16": Engine(load_tinycomp_bf16, "tinycomp", "tinycomp", "compile", hurry_tinycomp, asked_for=True),
+    REFERENCE: Engine(
+        load_onnxruntime, "onnxruntime", "onnxruntime", save=save_onnxruntime, load_saved=load_saved_onnxruntime
+    ),
     "openvino": Engine(load_openvino, "openvino", "openvino"),
     "openvino-default": Engine(load_openvino_default, "openvino", "openvino", asked_for=True),
     "iree": Engine(load_iree, "iree.compiler", "iree-base-compiler"),
@@ -187,10 +245,9 @@ ENGINES = {
 
 
 def prepare(engine: str) -> None:
-    """Import an engine, so that what follows is loading alone."""
+    """Import all of an engine, so that what follows is loading alone."""
     getattr(importlib.import_module(ENGINES[engine].module), ENGINES[engine].uses)
-    for part in ENGINES[engine].parts:
-        importlib.import_module(part)
+    ENGINES[engine].hurry()
 
 
 def installed() -> list[str]:

@@ -113,6 +113,8 @@ def loading_and_memory(rows: Iterable[Figures], engines: Sequence[str]) -> str:
 def _loading(found: Figures) -> Iterator[str]:
     yield "## Loading in fresh processes"
     yield fresh_loading(found["rows"], found["engines"])
+    yield "## Loading what was saved, in fresh processes"
+    yield loading.saved_table(found["rows"])
 
 
 def fresh_loading(rows: Iterable[Figures], engines: Sequence[str]) -> str:

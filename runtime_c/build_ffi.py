@@ -184,11 +184,11 @@ def make_ffi() -> cffi.FFI:
 
 
 def extensions() -> list[Extension]:
-    """Return the extensions against Python's own interface: the runtime's calls and texts, maps, guards of files."""
+    """Return the extensions against Python's own interface: the runtime's calls and texts, objects, guards of files."""
     made = [
         _extension("tinycomp.runtime._direct", "direct.c"),
         _extension("tinycomp.runtime._texts", "texts.c"),
-        _extension("tinycomp.ops._maps", "maps.c"),
+        _extension("tinycomp.ops._objects", "objects.c"),
         _extension("tinycomp.memory._guard", "guard.c"),
     ]
     return made[:-1] if system() == "win" else made  # no file can be cut off there while it is mapped

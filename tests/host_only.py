@@ -31,7 +31,7 @@ def _halve(x: Any) -> Any:
 
 
 # The table of operators is closed to everybody else: nothing that tinycomp computes may depend on who was imported.
-OPS._index.setdefault((DOMAIN, NAME), list(_FAMILY.records))
+OPS.operators = {**OPS.operators, **_FAMILY.operators}
 
 
 def host_only(operand: str, result: str, name: str = "") -> onnx.NodeProto:

@@ -67,7 +67,13 @@ EXCEPTIONS: frozenset[tuple[str, str]] = frozenset()
 SELDOM = (
     "onnx.reference", "networkx", "jinja2", "safetensors", "rich", "tinycomp.checking", "tinycomp.driver.advice",
     "tinycomp.driver.dump", "tinycomp.driver.near_misses", "tinycomp.driver.save", "tinycomp.driver.restore",
-    "tinycomp.targets.c.tuning.log", "tinycomp.runtime.profile", "tinycomp.target_api",
+    "tinycomp.targets.c.tuning.log", "tinycomp.runtime.profile", "tinycomp.target_api", "tinycomp.runtime.report",
+    "tinycomp.runtime.rows", "tinycomp.runtime.diagram", "tinycomp.runtime.blob", "tinycomp.runtime.csource.source",
+    "tinycomp.runtime.device.interface", "tinycomp.driver.report", "tinycomp.target.quantization",
+    "tinycomp.passes.legalize", "tinycomp.passes.keep_forms", "tinycomp.passes.place_by_cost",
+    "tinycomp.frontend.microsoft", "tinycomp.frontend.norm_definition", "tinycomp.ops.recurrent", "tinycomp.ops.trees",
+    "tinycomp.targets.c.ops.attention", "tinycomp.targets.c.ops.recurrent", "tinycomp.targets.c.quantized.products",
+    "tinycomp.targets.common.quantized.patterns",
 )  # fmt: skip
 """What compiling with the default options must do without."""
 

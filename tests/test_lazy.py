@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
-from tinycomp.lazy import LazyModule, from_modules
+from tinycomp.lazy import LazyModule, LazyTable, from_modules
 
 
 @pytest.fixture
@@ -46,3 +51,78 @@ def test_names_of_a_package_come_from_its_modules(package: str) -> None:
 def test_an_unknown_name_is_not_imported() -> None:
     with pytest.raises(AttributeError, match="module 'a' has no attribute '__path__'"):
         from_modules("a", {"b": ".c"})("__path__")
+
+
+def entries(module: ModuleType) -> Mapping[str, Any]:
+    registered: dict[str, Any] = module.REGISTERED
+    return registered
+
+
+@pytest.fixture
+def families(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The package with two modules that register something."""
+    (tmp_path / package / "slow.py").write_text(
+        "import time\nREGISTERED = {'a': 1}\ntime.sleep(0.05)\nREGISTERED['b'] = object()\n"
+    )
+    (tmp_path / package / "other.py").write_text("REGISTERED = {'c': 3}\n")
+    for name in ("slow", "other"):
+        monkeypatch.delitem(sys.modules, f"{package}.{name}", raising=False)
+    return package
+
+
+def test_a_module_is_imported_when_one_of_its_names_is_looked_up(families: str) -> None:
+    table = LazyTable(families, {"slow": ["a", "b"], "other": ["c"]}, entries)
+    assert list(table) == ["a", "b", "c"]
+    assert (len(table), "c" in table, "d" in table, table.get("d")) == (3, True, False, None)
+    assert not {f"{families}.slow", f"{families}.other"} & sys.modules.keys()
+    assert table["c"] == 3
+    assert f"{families}.slow" not in sys.modules
+    assert dict(table) | {"b": 2} == {"a": 1, "b": 2, "c": 3}
+    with pytest.raises(KeyError, match="d"):
+        table["d"]
+
+
+@pytest.mark.parametrize("listed", [["a"], ["a", "b", "z"]])
+def test_a_list_that_is_out_of_date_is_an_error(families: str, listed: list[str]) -> None:
+    table = LazyTable(families, {"slow": listed}, entries)
+    with pytest.raises(ImportError, match=r"slow_to_import\.slow does not register what is listed of it: \['[bz]'\]"):
+        table["a"]
+
+
+def test_threads_find_the_same(families: str) -> None:
+    table = LazyTable(families, {"slow": ["a", "b"], "other": ["c"]}, entries)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda i: table["ab"[i % 2]], range(64)))
+    assert set(found) == {1, table["b"]}
+
+
+FIRST_MODELS = """
+import threading
+import numpy as np
+from concurrent.futures import ThreadPoolExecutor
+from onnx import parser
+import tinycomp
+
+OPS = {
+    "Relu(x)": lambda x: np.maximum(x, 0), "Neg(x)": np.negative, "Transpose(x)": np.transpose,
+    "ReduceMax(x)": lambda x: x.max(keepdims=True), "MatMul(x, x)": lambda x: x @ x, "Identity(x)": lambda x: x,
+    "Concat <axis = 0> (x, x)": lambda x: np.concatenate([x, x]), "Softsign(x)": lambda x: x / (1 + abs(x)),
+}
+start = threading.Barrier(len(OPS))
+
+def first(text):
+    body = f"{{ y = {text} }}"
+    model = parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> main (float[4, 4] x) => (float y) {body}')
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    x = np.arange(-8, 8, dtype=np.float32).reshape(4, 4)
+    start.wait()
+    np.testing.assert_allclose(tinycomp.compile(model)(x), OPS[text](x), rtol=1e-6)
+
+with ThreadPoolExecutor(len(OPS)) as pool:
+    list(pool.map(first, OPS))
+"""
+
+
+def test_threads_may_compile_their_first_models_at_once() -> None:
+    run = subprocess.run([sys.executable, "-c", FIRST_MODELS], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr

@@ -176,6 +176,12 @@ def test_limits_are_kept(pair, widths, data):
     assert high is None or value <= high
 
 
+def test_a_text_is_read_anew_under_other_assumptions():
+    with assuming({"short": (0, 64)}):
+        assert size("min(short, 512)") == parse("min(short, 512)") == symbol("short")
+    assert size("min(short, 512)") == parse("min(short, 512)") == minimum(symbol("short"), 512) != symbol("short")
+
+
 @pytest.mark.parametrize(("top", "limits"), [(5, (0, 5)), (0, (0, 0)), (20, (2, 20))])
 def test_limits_of_quotients(top, limits):
     with assuming({"m": (1, 10), "n": (0, 0)}):

@@ -6,7 +6,6 @@ what to do next (the *hint*). The parts are attributes too, so that tools need n
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -207,6 +206,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     >>> did_you_mean("zzz", ["Conv", "Relu"])
     ''
     """
+    from difflib import get_close_matches  # not before: few programs make mistakes
+
     names = list(known)
-    close = [n for n in names if n.lower() == name.lower()] or difflib.get_close_matches(name, names, n=1)
+    close = [n for n in names if n.lower() == name.lower()] or get_close_matches(name, names, n=1)
     return f'Did you mean "{close[0]}"?' if close else ""

@@ -1,12 +1,20 @@
-"""Modules that are imported when something of them is first asked for."""
+"""Modules that are imported when something of them is first asked for.
+
+Most of the package is about operators that a model does not have. So every table of operators, targets and the like
+lists by name what each module brings, and :class:`LazyTable` imports a module when one of its names is looked up.
+"""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar, overload
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+_T = TypeVar("_T")
 
 
 class LazyModule(ModuleType):
@@ -43,3 +51,73 @@ def from_modules(package: str, where: Mapping[str, str]) -> Callable[[str], Any]
         return value
 
     return __getattr__
+
+
+class LazyTable(Mapping[_K, _V]):
+    """Hold what several modules register; each is imported when one of its names is first looked up.
+
+    Which names there are is known without an import. ``items()`` and ``values()`` import all that is left. Threads may
+    look up what they like: Python imports a module once, and all of them find the same.
+
+    Args:
+        package: The package of the modules.
+        names: By module, relative to the package: exactly the names that it registers.
+        registered: Returns what a module registers, once it is imported.
+
+    Raises:
+        ImportError: When a module is imported, if it registers others than the names that are listed.
+
+    Example:
+        >>> table = LazyTable("json", {"decoder": ["JSONDecoder"]}, lambda module: {"JSONDecoder": module.JSONDecoder})
+        >>> list(table), "JSONEncoder" in table
+        (['JSONDecoder'], False)
+        >>> table["JSONDecoder"]
+        <class 'json.decoder.JSONDecoder'>
+    """
+
+    def __init__(
+        self,
+        package: str,
+        names: Mapping[str, Iterable[_K]],
+        registered: Callable[[ModuleType], Mapping[_K, _V]],
+    ) -> None:
+        self._package = package
+        self._names = {module: tuple(listed) for module, listed in names.items()}
+        self._where = {name: module for module, listed in self._names.items() for name in listed}
+        assert len(self._where) == sum(map(len, self._names.values())), f"{package}: a name is listed twice"
+        self._registered = registered
+        self._found: dict[_K, _V] = {}
+
+    def __getitem__(self, name: _K) -> _V:
+        if name not in self._found:
+            self._import(self._where[name])
+        return self._found[name]
+
+    @overload
+    def get(self, name: _K, default: None = None, /) -> _V | None: ...
+    @overload
+    def get(self, name: _K, default: _V, /) -> _V: ...
+    @overload
+    def get(self, name: _K, default: _T, /) -> _V | _T: ...
+
+    def get(self, name: _K, default: Any = None, /) -> Any:
+        """Return what is registered under a name, or the default; an error of an import is no answer."""
+        return self[name] if name in self._where else default
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._where
+
+    def __iter__(self) -> Iterator[_K]:
+        return iter(self._where)
+
+    def __len__(self) -> int:
+        return len(self._where)
+
+    def _import(self, module: str) -> None:
+        found = self._registered(importlib.import_module(f"{self._package}.{module}"))
+        if wrong := found.keys() ^ set(self._names[module]):
+            raise ImportError(
+                f"{self._package}.{module} does not register what is listed of it: {sorted(map(str, wrong))}",
+                name=f"{self._package}.{module}",
+            )
+        self._found.update(found)

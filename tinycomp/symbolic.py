@@ -374,7 +374,6 @@ def broadcast_shapes(*shapes: Sequence[Size]) -> tuple[Size, ...]:
 # ---- text ----
 
 
-@functools.lru_cache(maxsize=4096)
 def size(dim: int | str) -> Size:
     """Return the size that a dimension of a type stands for: a number, or the text of an expression.
 
@@ -383,8 +382,10 @@ def size(dim: int | str) -> Size:
     >>> size(3), size("2*n + 1"), size("batch size"), size("n + n")
     (3, 2*n + 1, "batch size", 2*n)
     """
-    if isinstance(dim, int):
-        return dim
+    return dim if isinstance(dim, int) else _remembered(_ASSUMED.get().sizes, dim, _size_of_text)
+
+
+def _size_of_text(dim: str) -> Size:
     if _is_plain(dim):
         return symbol(dim)
     try:
@@ -402,10 +403,25 @@ def parse(text: str) -> Size:
     Raises:
         ValueError: If the text is no expression.
     """
+    return _remembered(_ASSUMED.get().parsed, text, _parsed)
+
+
+def _parsed(text: str) -> Size:
     try:
         return _read(_tree(text))
     except (SyntaxError, RecursionError, MemoryError, ZeroDivisionError) as error:
         raise ValueError(f"{text!r} is no expression of sizes") from error
+
+
+def _remembered(known: dict[str, Size], text: str, read: Callable[[str], Size]) -> Size:
+    """Return what a text is read as; under other assumptions the same text may be simplified to something else."""
+    value = known.get(text)
+    if value is None:
+        value = read(text)
+        if len(known) >= _MOST_TEXTS:
+            known.clear()
+        known[text] = value
+    return value
 
 
 @functools.lru_cache(maxsize=4096)
@@ -691,15 +707,20 @@ class _Assumptions:
     Attributes:
         ranges: By name.
         found: Limits of expressions that have been asked for: an expression holds its operands many times over.
+        sizes: What dimensions were read as that have been asked for.
+        parsed: What printed sizes were read as that have been asked for.
     """
 
     ranges: Mapping[str, Range]
     found: dict[Expression, tuple[int | None, int | None]] = field(default_factory=dict)
+    sizes: dict[str, Size] = field(default_factory=dict)
+    parsed: dict[str, Size] = field(default_factory=dict)
 
 
 _NOTHING = _Assumptions(MappingProxyType({}))
 _ASSUMED = ContextVar("assumptions", default=_NOTHING)
 _MOST_FOUND = 1 << 14
+_MOST_TEXTS = 1 << 12
 
 
 @contextmanager

@@ -32,6 +32,12 @@ typedef struct array_spec {
   Py_ssize_t *shape; /* -1 - v for the value v of the program over sizes; NULL of a result that only a run measures */
 } array_spec;
 
+/* A result that a function makes of another one: Python objects. */
+typedef struct object_result {
+  PyObject *make; /* belongs to a tuple that the callable keeps */
+  Py_ssize_t from, to;
+} object_result;
+
 typedef struct direct {
   run_function run;
   const tc_program *program;
@@ -40,6 +46,7 @@ typedef struct direct {
   PyObject *new_context; /* makes one more */
   PyObject *array_type, *empty;
   PyObject *inputs, *outputs; /* tuples of (place, extends, format, shape) and of that and a dtype */
+  PyObject *makers;           /* a tuple of (function, from, to) */
   PyObject *owner;            /* keeps program and pool alive */
   PyObject *address;          /* the name of a context's attribute */
   Py_ssize_t input_count, output_count;
@@ -50,8 +57,11 @@ typedef struct direct {
   int64_t *symbols;       /* room for one call's, which the interpreter's lock protects; NULL if there are none */
   symbol_source *sources; /* of each symbol */
   Py_ssize_t symbol_count;
-  int symbolic;       /* whether the program wants to be asked for sizes at all */
-  array_spec specs[]; /* of the inputs and outputs */
+  object_result *objects; /* in the order in which they are made */
+  Py_ssize_t object_count;
+  Py_ssize_t result_count; /* what a call returns; behind it lies what only functions read */
+  int symbolic;            /* whether the program wants to be asked for sizes at all */
+  array_spec specs[];      /* of the inputs and outputs */
 } direct;
 
 static const char capsule_name[] = "tinycomp.runtime._direct";
@@ -343,6 +353,28 @@ static int take_grown(const direct *d, const tc_context *memory, PyObject *resul
   return 1;
 }
 
+/* Puts the results into the list that are Python objects, and takes away what only they are made of: 1, 0 if one cannot
+ * be made, or -1 with an exception. */
+static int make_objects(const direct *d, PyObject *results) {
+  for (Py_ssize_t i = 0; i < d->object_count; i++) {
+    const object_result *made = &d->objects[i];
+    PyObject *result = PyObject_CallFunctionObjArgs(made->make, PyList_GetItem(results, made->from), NULL);
+    if (!result || result == Py_None) {
+      Py_XDECREF(result);
+      if (result || PyErr_ExceptionMatches(PyExc_Exception)) {
+        PyErr_Clear(); /* the long way says what is wrong, and where */
+        return 0;
+      }
+      return -1;
+    }
+    if (PyList_SetItem(results, made->to, result)) {
+      return -1;
+    }
+  }
+  const Py_ssize_t count = PyList_Size(results);
+  return count > d->result_count && PyList_SetSlice(results, d->result_count, count, NULL) ? -1 : 1;
+}
+
 /* Takes a sequence of arrays, and perhaps one of arrays for the results or None, and returns a list of results; or
  * None. */
 static PyObject *direct_call(PyObject *self, PyObject *const *args, Py_ssize_t count) {
@@ -356,13 +388,13 @@ static PyObject *direct_call(PyObject *self, PyObject *const *args, Py_ssize_t c
     return NULL;
   }
   PyObject *results = NULL, *context = NULL;
-  int state = view_inputs(d, args[0], &f);
+  int state = count == 2 && d->object_count ? 0 : view_inputs(d, args[0], &f);
   if (state == 1) {
     context = take_context(d);
     tc_context *memory = context ? memory_of(d, context) : NULL;
     state = !memory ? -1 : !d->symbolic || resize_context(d, memory, &f);
     if (state == 1) {
-      results = PyList_New(d->output_count);
+      results = PyList_New(d->output_count + d->object_count);
       state = results ? make_results(d, memory, &f, count == 2 ? args[1] : NULL, results) : -1;
     }
     if (state == 1) {
@@ -370,6 +402,9 @@ static PyObject *direct_call(PyObject *self, PyObject *const *args, Py_ssize_t c
     }
     if (state == 1) {
       state = take_grown(d, memory, results);
+    }
+    if (state == 1) {
+      state = make_objects(d, results);
     }
   }
   frame_release(&f);
@@ -390,13 +425,14 @@ static void direct_free(direct *d) {
   for (Py_ssize_t i = 0; i < d->input_count + d->output_count; i++) {
     PyMem_Free(d->specs[i].shape);
   }
-  PyObject *const kept[] = {d->contexts, d->new_context, d->array_type, d->empty,
-                            d->inputs,   d->outputs,     d->owner,      d->address};
+  PyObject *const kept[] = {d->contexts, d->new_context, d->array_type, d->empty,  d->inputs,
+                            d->outputs,  d->makers,      d->owner,      d->address};
   for (size_t i = 0; i < sizeof(kept) / sizeof(*kept); i++) {
     Py_XDECREF(kept[i]);
   }
   PyMem_Free(d->symbols);
   PyMem_Free(d->sources);
+  PyMem_Free(d->objects);
   PyMem_Free(d);
 }
 
@@ -441,18 +477,43 @@ static bool sources_read(direct *d, PyObject *sources) {
   return true;
 }
 
-/* make(functions, program, pool, owner, contexts, new_context, array_type, empty, inputs, outputs, sources, symbolic)
- * -> callable. The functions tc_run, tc_context_resize, tc_context_value, tc_context_grown and
+/* Reads the results that are Python objects: tuples of a function and the places of its argument and its result. */
+static bool objects_read(direct *d) {
+  d->object_count = PyTuple_Size(d->makers);
+  d->objects = PyMem_Calloc((size_t)d->object_count + 1, sizeof(object_result));
+  if (!d->objects) {
+    PyErr_NoMemory();
+    return false;
+  }
+  const Py_ssize_t room = d->output_count + d->object_count;
+  for (Py_ssize_t i = 0; i < d->object_count; i++) {
+    object_result *o = &d->objects[i];
+    if (!PyArg_ParseTuple(PyTuple_GetItem(d->makers, i), "Onn", &o->make, &o->from, &o->to)) {
+      return false;
+    }
+    if (o->from < 0 || o->from >= room || o->to < 0 || o->to >= room) {
+      PyErr_SetString(PyExc_ValueError, "there is no such place among the results");
+      return false;
+    }
+  }
+  return true;
+}
+
+/* make(functions, program, pool, owner, contexts, new_context, array_type, empty, inputs, outputs, sources, makers,
+ * result_count, symbolic) -> callable. The functions tc_run, tc_context_resize, tc_context_value, tc_context_grown and
  * tc_context_written_bytes, program and pool are addresses, as whole numbers. A dimension of inputs and outputs that is
- * negative is -1 - v for the value v of the program; an output without a shape is one that only a run measures. */
+ * negative is -1 - v for the value v of the program; an output without a shape is one that only a run measures. Each of
+ * the makers is a function, and the places among the results of its argument and of what it makes. */
 static PyObject *direct_make(PyObject *module, PyObject *args) {
   (void)module;
   PyObject *run, *resize, *value, *grown, *written, *program, *pool, *owner, *contexts, *new_context;
-  PyObject *array_type, *empty, *inputs, *outputs, *sources;
+  PyObject *array_type, *empty, *inputs, *outputs, *sources, *makers;
+  Py_ssize_t result_count;
   int symbolic;
-  if (!PyArg_ParseTuple(args, "(OOOOO)OOOO!OOOO!O!O!p", &run, &resize, &value, &grown, &written, &program, &pool,
+  if (!PyArg_ParseTuple(args, "(OOOOO)OOOO!OOOO!O!O!O!np", &run, &resize, &value, &grown, &written, &program, &pool,
                         &owner, &PyList_Type, &contexts, &new_context, &array_type, &empty, &PyTuple_Type, &inputs,
-                        &PyTuple_Type, &outputs, &PyTuple_Type, &sources, &symbolic)) {
+                        &PyTuple_Type, &outputs, &PyTuple_Type, &sources, &PyTuple_Type, &makers, &result_count,
+                        &symbolic)) {
     return NULL;
   }
   const Py_ssize_t count = PyTuple_Size(inputs);
@@ -475,11 +536,13 @@ static PyObject *direct_make(PyObject *module, PyObject *args) {
   d->empty = Py_NewRef(empty);
   d->inputs = Py_NewRef(inputs);
   d->outputs = Py_NewRef(outputs);
+  d->makers = Py_NewRef(makers);
+  d->result_count = result_count;
   d->owner = Py_NewRef(owner);
   d->address = PyUnicode_InternFromString("address");
   d->input_count = count;
   d->output_count = output_count;
-  bool made = d->address && !PyErr_Occurred() && sources_read(d, sources);
+  bool made = d->address && !PyErr_Occurred() && sources_read(d, sources) && objects_read(d);
   for (Py_ssize_t i = 0; made && i < count + output_count; i++) {
     made = spec_read(i < count ? PyTuple_GetItem(inputs, i) : PyTuple_GetItem(outputs, i - count), &d->specs[i]);
   }

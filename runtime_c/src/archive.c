@@ -110,7 +110,7 @@ static int32_t damaged(const char *name, const char *what, tc_error *error) {
   return tc_error_set(error, TC_INVALID, "the file is damaged: %s \"%s\"; save the module again", what, name);
 }
 
-/* Checks the member of an entry of the directory and finds its bytes. */
+/* Checks the member of an entry of the directory, which is longer than a local header, and finds its bytes. */
 static int32_t locate(const unsigned char *file, int64_t bytes, const unsigned char *entry, int64_t name_bytes,
                       int64_t extra_bytes, const char *name, tc_member *member, tc_error *error) {
   uint64_t stored = word(entry + 20), size = word(entry + 24), at = word(entry + 42);
@@ -121,7 +121,7 @@ static int32_t locate(const unsigned char *file, int64_t bytes, const unsigned c
   if (little(entry + 10, 2) || stored != size) {
     return damaged(name, "it is compressed, the member", error);
   }
-  if (bytes < LOCAL || at > (uint64_t)bytes - LOCAL || word(file + at) != local_mark) {
+  if (at > (uint64_t)bytes - LOCAL || word(file + at) != local_mark) {
     return damaged(name, "there is no header of", error);
   }
   const uint64_t start = at + LOCAL + little(file + at + 26, 2) + little(file + at + 28, 2);

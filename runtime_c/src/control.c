@@ -135,7 +135,7 @@ static int32_t check_body(const tc_program *program, const tc_control *control, 
   const int64_t symbols = inner->formulas.symbol_count;
   bool sound = extents_fit(program, body->symbols, symbols) && extents_fit(inner, body->outputs, inner->output_count);
   for (int64_t s = 0; control->kind == TC_CONTROL_LOOP && s < symbols; s++) {
-    sound = sound && body->next[s] >= -1 && (body->next[s] < 0 || tc_is_value(inner, body->next[s]));
+    sound = sound && (body->next[s] < 0 || tc_is_value(inner, body->next[s]));
   }
   return sound ? TC_OK : tc_error_set(error, TC_INVALID, "there is no such value for a body");
 }

@@ -72,12 +72,11 @@ int32_t tc_formulas_evaluate(const tc_formulas *formulas, int64_t *values, int32
     if (!has_value && error) {
       return tc_error_set(error, TC_INVALID, "a size that divides another is 0");
     }
-    if (!has_value || !compute(formula, values, value) || *value > TC_MAX_BYTES || *value < -TC_MAX_BYTES) {
-      if (error) {
-        return tc_error_set(error, TC_TOO_LARGE, "the sizes are too large for memory");
-      }
-      *value = 0;
+    const bool fits = has_value && compute(formula, values, value) && *value <= TC_MAX_BYTES && *value >= -TC_MAX_BYTES;
+    if (!fits && error) {
+      return tc_error_set(error, TC_TOO_LARGE, "the sizes are too large for memory");
     }
+    *value = fits ? *value : 0;
     if (error && formulas->items[i].operation == TC_FORMULA_CONDITION && *value != 0 &&
         tc_formulas_stage_of(formulas, formulas->symbol_count + i) <= stage) {
       return tc_error_set(error, TC_INVALID, "condition %lld", (long long)formulas->items[i].operands[1]);

@@ -389,9 +389,9 @@ int32_t tc_program_finds(tc_program *program, int32_t operand, int64_t symbol, i
 
 int32_t tc_program_leaves(tc_program *program, int32_t output, const tc_operand *place, int64_t bytes, int32_t rank,
                           const int64_t *dims, tc_error *error) {
-  bool sound = is_open(program) && tc_program_is_symbolic(program) && output >= 0 && output < program->output_count &&
-               place->space == TC_ARENA && !tc_check_operand(program, 'i', place, error) && rank >= 0 &&
-               rank <= TC_MAX_RANK && tc_is_value(program, bytes);
+  bool sound = is_open(program) && output >= 0 && output < program->output_count && place->space == TC_ARENA &&
+               !tc_check_operand(program, 'i', place, error) && rank >= 0 && rank <= TC_MAX_RANK &&
+               tc_is_value(program, bytes); /* which only programs over sizes have */
   tc_left left = {.output = output, .place = *place, .bytes = bytes, .rank = rank};
   for (int32_t d = 0; sound && d < rank; d++) {
     sound = tc_is_value(program, dims[d]);

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import io
 import json
 import os
@@ -89,16 +88,16 @@ def use(module: Any) -> None:
 
 
 def rewritten(change: Callable[[dict[str, bytes]], Mapping[str, bytes]]) -> Callable[[bytes], bytes]:
-    """Change the members of the archive, with its checksums made right again."""
+    """Change the members of the archive, with its list of members made right again."""
 
     def rewrite(data: bytes) -> bytes:
         with zipfile.ZipFile(io.BytesIO(data)) as file:
             members = {name: file.read(name) for name in file.namelist()}
         members = dict(change(members))
         manifest = json.loads(members["manifest.json"])
-        if isinstance(manifest, dict) and "sha256" in manifest:
-            sums = {n: hashlib.sha256(d).hexdigest() for n, d in members.items() if n != "manifest.json"}
-            members["manifest.json"] = json.dumps(manifest | {"sha256": sums}).encode()
+        if isinstance(manifest, dict) and "members" in manifest:
+            names = sorted(members.keys() - {"manifest.json"})
+            members["manifest.json"] = json.dumps(manifest | {"members": names}).encode()
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w") as file:
             for name, content in members.items():

@@ -41,6 +41,10 @@ def scaling_row(value: int, seconds: float) -> dict:
     return {**row, "axis": "depth", "value": value}
 
 
+LOADS = {
+    "seconds": {engine: {"median": 0.1, "minimum": 0.1} for engine in ENGINES},
+    "first": {"tinycomp": {"median": 0.2, "minimum": 0.1}, "onnxruntime": {"median": 0.1, "minimum": 0.05}},
+}
 ALL = {
     "models": figures("models", [model_row(1), model_row(2)], engines=ENGINES),
     "loading": figures(
@@ -48,9 +52,9 @@ ALL = {
         [
             {
                 "model": "net",
-                "seconds": {engine: {"median": 0.1, "minimum": 0.1} for engine in ENGINES},
-                "first": {"tinycomp": {"median": 0.2, "minimum": 0.1}, "onnxruntime": {"median": 0.1, "minimum": 0.05}},
+                **LOADS,
                 "phases": {"import": 0.05},
+                "saved": LOADS,
             }
         ],
         engines=ENGINES,
@@ -69,6 +73,7 @@ def test_the_page_has_every_part_with_its_command_and_effort() -> None:
     headings = [line for line in text.splitlines() if line.startswith("## ")]
     assert headings == [
         "## Whole models", "## Loading and memory, 1 thread", "## Loading in fresh processes",
+        "## Loading what was saved, in fresh processes",
         "## Sizes that change", "## Decoders, token by token", "## Kernels, avx2", "## How time grows",
     ]  # fmt: skip
     assert "P, 2 cores; Python 3, tinycomp 1.\n\n| command |" in text

@@ -24,7 +24,7 @@ from tests.frontend.extension_cases import (
 from tests.targets.c.quantized.test_layers import kernels
 from tinycomp.driver.pipeline import Pipeline, optimisation_passes
 from tinycomp.errors import ModelError, UnsupportedError
-from tinycomp.frontend.microsoft import operators
+from tinycomp.frontend.extension import operators
 from tinycomp.ir import Node
 from tinycomp.rewrite import reject
 

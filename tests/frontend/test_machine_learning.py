@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import tinycomp
-from tinycomp.frontend.microsoft import operators
+from tinycomp.frontend.extension import operators
 
 F32 = np.float32
 WIDTH = 7

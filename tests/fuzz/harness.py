@@ -67,9 +67,9 @@ class Damage:
         """Write the file of a seed."""
         (folder / f"{stem}{self.suffix}").write_bytes(self.case(seed)[0])
 
-    def harness(self) -> Harness:
-        """Return the harness that makes its cases in this way."""
-        return Harness(self.name, self.check, self.save)
+    def harness(self, seconds: float = Harness.seconds) -> Harness:
+        """Return the harness that makes its cases in this way, of which each may take some seconds."""
+        return Harness(self.name, self.check, self.save, seconds)
 
 
 def limit_memory(further: int) -> None:

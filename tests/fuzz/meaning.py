@@ -222,7 +222,7 @@ def fields(manifest: Any) -> list[tuple[Any, ...]]:
     return found
 
 
-_LEFT = ("sha256", "report")
+_LEFT = ("members", "report")
 
 
 def _at(manifest: Any, path: tuple[Any, ...]) -> Any:

@@ -8,6 +8,7 @@ from tests.fuzz.harness import Harness
 
 NAMES = (
     "importer",
+    "sizes",
     "inference",
     "partitioner",
     "artifact",

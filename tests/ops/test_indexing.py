@@ -173,6 +173,22 @@ def test_unique(sorted_, axis):
     check("Unique", [x], {"sorted": sorted_, "axis": axis}, 11, outputs=4, against=against)
 
 
+def test_unique_takes_nan_for_one_value_as_the_c_target_does():
+    x = np.array([np.nan, 1, np.nan, 0, 1], np.float32)
+    for axis in (None, 0):
+        values, first, inverse, counts = run_ours("Unique", [x], {"axis": axis} if axis is not None else {}, outputs=4)
+        np.testing.assert_array_equal(values, [0, 1, np.nan])
+        assert (first.tolist(), inverse.tolist(), counts.tolist()) == ([3, 1, 0], [2, 1, 2, 0, 1], [1, 2, 2])
+
+
+def test_unique_of_nothing_takes_no_time():
+    for shape, axis, count in (((2, 0, 10**6), 1, 0), ((3, 0), 0, 1), ((0,), None, 0)):
+        attrs = {} if axis is None else {"axis": axis}
+        values, *others = run_ours("Unique", [np.zeros(shape, np.float32)], attrs, outputs=4)
+        assert values.shape == tuple(count if i == (axis or 0) else n for i, n in enumerate(shape))
+        assert [len(others[0]), len(others[2])] == [count, count]
+
+
 def test_unique_in_every_dtype():
     for dtype in allowed("Unique", 28):
         x = sample(dtype, (9,), 1, 0, 3)

@@ -159,6 +159,103 @@ def test_what_the_host_makes_after_the_short_way_is_held_to_the_model():
         direct_start(module._parts.plan, wrong)([A, B])
 
 
+NAMES = np.array(["a", "ä", "", "d"], object)
+
+
+def naming(labelled=("n",), dtype=TensorProto.INT64):
+    """Give every row, of numbers that become negative, the name behind that of its sum, and a dictionary."""
+    nodes = [
+        helper.make_node("Neg", ["x"], ["negative"]),
+        helper.make_node("ReduceSum", ["negative", "columns"], ["sum"], keepdims=0),
+        helper.make_node("Cast", ["sum"], ["number"], to=dtype),
+        helper.make_node("Add", ["number", "one"], ["index"]),
+        helper.make_node("Gather", ["names", "index"], ["label"]),
+        helper.make_node("Softmax", ["negative"], ["scores"]),
+        helper.make_node("ZipMap", ["scores"], ["rows"], domain="ai.onnx.ml", classlabels_strings=["p", "q"]),
+    ]
+    constants = [
+        helper.make_tensor("names", TensorProto.STRING, [len(NAMES)], [text.encode() for text in NAMES]),
+        helper.make_tensor("columns", TensorProto.INT64, [1], [1]),
+        helper.make_tensor("one", dtype, [], [1]),
+    ]
+    row = helper.make_map_type_proto(TensorProto.STRING, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
+    outputs = [
+        helper.make_tensor_value_info("label", TensorProto.STRING, labelled),
+        helper.make_value_info("rows", helper.make_sequence_type_proto(row)),
+        helper.make_tensor_value_info("index", dtype, ["n"]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2])
+    graph = helper.make_graph(nodes, "naming", [x], outputs, constants)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    return tinycomp.compile(helper.make_model(graph, opset_imports=opsets, ir_version=8))
+
+
+def numbered(*numbers):
+    return np.array([(-number - 0.25, 0.25) for number in numbers], "f4").reshape(-1, 2)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_names_and_dictionaries_are_made_on_the_short_way(dtype):
+    module = naming(dtype=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+    assert [step.tier for step in module.plan.steps] == ["c", "numpy", "numpy"]
+    start = direct_start(module.plan, module.outputs)
+    for numbers in ([-1, 0, 2, -2, -5], [], [1]):
+        x = numbered(*numbers)
+        wanted = module._run([x], {})  # which takes the memory that more rows need
+        label, rows, index = start([x])
+        np.testing.assert_array_equal(label, NAMES[np.array(numbers, dtype) + 1])
+        assert label.dtype == object
+        assert label.flags.owndata
+        np.testing.assert_array_equal(index, np.array(numbers, dtype) + 1)
+        assert index.dtype == dtype
+        assert rows == wanted[1]
+        assert [list(row) for row in rows] == [["p", "q"]] * len(numbers)
+        assert all(type(value) is float for row in rows for value in row.values())
+    rows[0]["p"] = 7.0
+    assert start([x])[1] == wanted[1], "a result is the caller's own"
+    assert start([x], [None, None, None]) is None
+    assert module(x)[1] == wanted[1]
+
+
+def test_what_is_no_index_of_a_name_is_told_by_the_long_way():
+    module = naming()
+    start = direct_start(module.plan, module.outputs)
+    for number in (3, -6):
+        assert start([numbered(number)]) is None
+        with pytest.raises(ExecutionError, match=r"label.*Gather.*index out of bounds"):
+            module(numbered(number))
+
+
+def test_names_and_dictionaries_are_not_kept():
+    module = naming()
+    start, step = direct_start(module.plan, module.outputs), module.plan.steps[1]
+    table = next(module.plan.slots[slot] for slot in step.reads if module.plan.slots[slot] is not None)
+    module(numbered(0, 1))
+    owned = [table[1], "p", numbered(0, 1), numbered(9, 0)]
+    before = [*map(sys.getrefcount, owned)]
+    for _ in range(50):
+        assert start(owned[2:3]) is not None
+        assert start(owned[3:]) is None
+    assert [*map(sys.getrefcount, owned)] == before
+
+
+def test_names_of_another_shape_than_declared_are_found_on_the_host():
+    module = naming(labelled=(2,))
+    assert module(numbered(0, 1))[0].tolist() == ["ä", ""]
+    with pytest.raises(ExecutionError, match=r'output "label".*expected label: string\[2\]; found shape \[3\]'):
+        module(numbered(0, 1, 0))
+
+
+def test_steps_that_make_objects_of_objects_are_left_to_the_host():
+    module = naming()
+    module(numbered(0))
+    plan = module.plan
+    steps = (*plan.steps, dataclasses.replace(plan.steps[2], reads=plan.steps[1].writes))
+    start = direct_start(dataclasses.replace(plan, steps=steps), module.outputs)
+    with pytest.raises(ExecutionError, match="the labels do not fit the columns"):
+        start([numbered(0)])
+
+
 def test_a_plan_whose_region_takes_not_all_inputs_has_no_short_start():
     nodes = [helper.make_node("Add", ["a", "b"], ["s"]), host_only("c", "y")]
     module = tinycomp.compile(make_model(nodes, {"a": A, "b": B, "c": A}, {}, ["y", "s"]))

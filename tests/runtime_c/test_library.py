@@ -325,13 +325,25 @@ def as_words(*parts: int | str) -> list[int]:
     return found
 
 
-def edited(contents: bytes, place: tuple[int | str, ...], changes: dict[int, int], last: bool = False) -> bytes:
-    """The file whose record has other words so far behind the begin of ``place``, its first or last one."""
+def found_in(contents: bytes, place: tuple[int | str, ...]) -> tuple[list[int], list[int]]:
+    """The words of a file's record, and where ``place`` begins in them."""
     record = record_of(contents)
     words, wanted = list(struct.unpack(f"<{len(record) // 8}q", record)), as_words(*place)
-    begins = [i for i in range(len(words)) if words[i : i + len(wanted)] == wanted]
+    return words, [i for i in range(len(words)) if words[i : i + len(wanted)] == wanted]
+
+
+def edited(contents: bytes, place: tuple[int | str, ...], changes: dict[int, int], last: bool = False) -> bytes:
+    """The file whose record has other words so far behind the begin of ``place``, its first or last one."""
+    words, begins = found_in(contents, place)
     for behind, word in changes.items():
         words[begins[-1 if last else 0] + behind] = word
+    return with_record(contents, struct.pack(f"<{len(words)}q", *words))
+
+
+def exchanged(contents: bytes, place: tuple[int | str, ...], other: tuple[int | str, ...], which: int = 0) -> bytes:
+    """The file whose record has other words, or more or fewer, in place of ``place`` where it is found."""
+    words, begins = found_in(contents, place)
+    words[begins[which] : begins[which] + len(as_words(*place))] = as_words(*other)
     return with_record(contents, struct.pack(f"<{len(words)}q", *words))
 
 
@@ -352,9 +364,6 @@ TOO_LARGE = (1 << 48) + 1
         (MLP, ("float32", 2, 0, -1, -1, 4), {6: -2}, False, "a number is out of range"),
         (MLP, ("float32", 2, 0, -1, -1, 4), {6: TOO_LARGE}, False, "a number is out of range"),
         (MLP, ("float32", 2), {3: 1000}, True, "there is no such size"),
-        (CACHE, (1, "c_0"), {-1: 1}, True, "a number is out of range"),
-        (CACHE, (1, "c_0"), {-1: -1}, True, "a number is out of range"),
-        (CACHE, (1, "c_0"), {-2: 3}, True, "a number is out of range"),
     ],
 )
 def test_numbers_of_a_record_that_are_out_of_range(
@@ -364,6 +373,94 @@ def test_numbers_of_a_record_that_are_out_of_range(
     CModule(edited(contents, place, {}))
     with pytest.raises(LibraryError, match=message):
         CModule(edited(contents, place, changes, last))
+
+
+TYPE = ("float32", 1, -1, 3)
+
+
+def retyped(tensor: int, *other: int | str) -> bytes:
+    """A file with another type of one tensor; it has a default, two inputs, an output, two operands and a result."""
+    return exchanged(module_of(GIVEN).to_bytes(), TYPE, other, tensor)
+
+
+@pytest.mark.parametrize(
+    "other", [("float64", 1, -1, 3), ("float32", 2, -1, 3, -1, 1), ("float32", 1, -1, 2)], ids=["dtype", "rank", "size"]
+)
+@pytest.mark.parametrize(
+    ("tensor", "message"),
+    [
+        (3, 'output "y" has another type or shape than the module declares'),
+        (4, "c_0: operand 0 has another type or shape than the program"),
+        (5, "c_0: operand 1 has another type or shape than the program"),
+    ],
+    ids=["output", "first operand", "second operand"],
+)
+def test_tensors_of_other_types_than_their_record_says(tensor: int, message: str, other: tuple[int | str, ...]) -> None:
+    found = CModule(retyped(tensor, *other))
+    with pytest.raises(LibraryError, match=message):
+        found(np.zeros(3, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("rank", "dims"),
+    [(-1, ()), (9, ()), (2, (1 << 62, 0)), (2, (-1, 0)), (2, (1 << 32, 1 << 32)), (2, (1 << 30, 1 << 30))],
+)
+def test_dimensions_that_no_memory_holds(rank: int, dims: tuple[int, ...]) -> None:
+    """The record says nothing of the input's dimensions."""
+    found = CModule(retyped(1, "float32", -1))
+    found.set_input(0, np.zeros(3, np.float32))
+    ffi, memory, dtype = found.ffi, np.zeros(1, np.float32), found.ffi.new("char[]", b"float32")
+    data = ffi.cast("void *", ffi.from_buffer(memory))
+    tensors = ffi.new("tc_tensor[]", [{"data": data, "dtype": dtype, "rank": rank, "dims": dims}, {}])
+    assert found.lib.tc_session_set_input(found.session, 0, tensors, found.error)
+    assert b"no data, or dimensions that no memory holds" in ffi.string(found.error.message)
+
+
+FLOW = {
+    "constant": ((0, 2, "x"), (1, 0, *TYPE, 1, 2, "x")),
+    "constant twice": ((0, 2, "x"), (2, 0, *TYPE, 1, 0, *TYPE, 1, 2, "x")),
+    "constant and input": ((0, 2, "x"), (1, 2, *TYPE, 1, 2, "x")),
+    "operand from nowhere": ((3, *TYPE, 0), (1, *TYPE, 0)),
+    "result and input": ((4, *TYPE, 0), (2, *TYPE, 0)),
+    "output is input": ((*TYPE, 4, -1), (*TYPE, 2, -1)),
+    "output from nowhere": ((*TYPE, 4, -1), (*TYPE, 1, -1)),
+}
+"""Words of the record, and others for them: its inputs have slots 2 and 3, and its result has 4 and is the output."""
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        ("constant twice",),
+        ("constant and input",),
+        ("operand from nowhere",),
+        ("output is input", "result and input"),
+        ("output from nowhere",),
+    ],
+)
+def test_values_that_nothing_makes_or_that_are_made_twice(edits: tuple[str, ...]) -> None:
+    def changed(*edits: str) -> bytes:
+        contents = module_of(GIVEN).to_bytes()
+        for edit in edits:
+            contents = exchanged(contents, *FLOW[edit])
+        return contents
+
+    CModule(changed("constant"))
+    with pytest.raises(LibraryError, match="a value is read that nothing makes, or made twice"):
+        CModule(changed(*edits))
+
+
+@pytest.mark.parametrize("pair", [(-1, 0), (3, 0), (0, -1), (0, 1)])
+def test_caches_that_no_input_or_output_is(pair: tuple[int, int]) -> None:
+    """The model extends none: its record says so before its only step."""
+    contents = module_of(CACHE).to_bytes()
+
+    def extended(*pair: int) -> bytes:
+        return exchanged(contents, (0, 1, "c_0"), (1, *pair, 1, "c_0"))
+
+    CModule(extended(0, 0))
+    with pytest.raises(LibraryError, match="a number is out of range"):
+        CModule(extended(*pair))
 
 
 def test_scratch_of_functions_that_is_out_of_range() -> None:

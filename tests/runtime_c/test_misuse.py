@@ -17,7 +17,9 @@ NONE, INPUT, OUTPUT, CONSTANT, ARENA = (
     lib.TC_NONE, lib.TC_INPUT, lib.TC_OUTPUT, lib.TC_CONSTANT, lib.TC_ARENA
 )  # fmt: skip
 IF, LOOP = lib.TC_CONTROL_IF, lib.TC_CONTROL_LOOP
-CONSTANT_FORMULA, ADD = lib.TC_FORMULA_CONSTANT, lib.TC_FORMULA_ADD
+CONSTANT_FORMULA, ADD, MULTIPLY, DIVIDE = (
+    lib.TC_FORMULA_CONSTANT, lib.TC_FORMULA_ADD, lib.TC_FORMULA_MULTIPLY, lib.TC_FORMULA_DIVIDE
+)  # fmt: skip
 COPY, GEMM, MATMUL = (kernel_named(name) for name in ("copy", "gemm_f32", "matmul_f32"))
 ONE = {f"{name}{i}": 1 for name in ("size", "to_stride", "from_stride") for i in range(8)} | {"element_size": 8}
 """Parameters of a copy of one element of eight bytes."""
@@ -56,20 +58,34 @@ class Draft:
         return self.tell("append", kernel.index, places, len(operands), values, ffi.sizeof(kernel.ctype))
 
     def control(self, bodies: Sequence[Draft | None] = (), **fields: Any) -> Draft:
-        """Append control flow: without other fields, an IF with one captured operand and one result."""
+        """Append control flow: without other fields, an IF with one captured operand and one result.
+
+        Args:
+            bodies: Programs; copies of eight bytes are the rest.
+            **fields: What the description says instead: ``operands`` and their ``nbytes``, ``symbols``, ``next`` and
+                ``outputs`` of each body, ``growths`` of the results, and what is no list.
+        """
         operands = fields.pop("operands", [(INPUT, 1), (INPUT,), (OUTPUT,)])
-        nbytes = fields.pop("nbytes", [1, 8, 8])
-        extent = ffi.new("tc_extent[]", [(-1, 8)] * 8)
+        nbytes = [n if isinstance(n, tuple) else (-1, n) for n in fields.pop("nbytes", [1, 8, 8])]
+        usual = [(-1, 8)] * 8
+        symbols, outputs = (ffi.new("tc_extent[]", fields.pop(name, usual)) for name in ("symbols", "outputs"))
+        following = ffi.new("int64_t[]", fields.pop("next", [-1] * 8))
         programs = [*bodies, *[finished() for _ in range(2 - len(bodies))]]
         held = [
             ffi.new("tc_body[]", [
-                (NOTHING if body is None else body.handle, extent, NOTHING, extent) for body in programs
+                (NOTHING if body is None else body.handle, symbols, following, outputs) for body in programs
             ]),
             ffi.new("tc_operand[]", [*operands, *[(NONE,)] * (8 - len(operands))]),
-            ffi.new("tc_extent[]", [*[(-1, n) for n in nbytes], *[(-1, 0)] * (8 - len(nbytes))]),
+            ffi.new("tc_extent[]", [*nbytes, *[(-1, 0)] * (8 - len(nbytes))]),
         ]  # fmt: skip
         known = {"kind": IF, "captured": 1, "results": 1, "bodies": held[0], "operands": held[1], "bytes": held[2]}
-        self.kept.append(programs)
+        if "growths" in fields:
+            dims = [ffi.new("tc_extent[]", growth[k]) for growth in fields["growths"] for k in (1, 2)]
+            fields["growths"] = ffi.new("tc_growth[]", [
+                (growth[0], dims[2 * i], dims[2 * i + 1]) for i, growth in enumerate(fields["growths"])
+            ])  # fmt: skip
+            held += dims
+        self.kept += [programs, held]
         return self.tell("control", ffi.new("tc_control *", known | fields))
 
     def context(self, threads: int = 1) -> Any:
@@ -84,10 +100,10 @@ class Draft:
         sizes = ffi.new("int64_t[]", symbols)
         check(lib.tc_context_resize(self.context(), sizes, True, self.error), self.error)
 
-    def run(self, context: Any, output: Any) -> None:
-        """Run on inputs of zeros."""
-        zeros = ffi.new("int64_t[8]")
-        inputs, outputs = ffi.new("void *[]", [zeros, zeros]), ffi.new("void *[]", [output])
+    def run(self, context: Any, output: Any, first: int = 0) -> None:
+        """Run on inputs of zeros, but for a first number."""
+        numbers = ffi.new("int64_t[8]", [first])
+        inputs, outputs = ffi.new("void *[]", [numbers, numbers]), ffi.new("void *[]", [output])
         check(lib.tc_run(self.handle, context, NOTHING, inputs, outputs, self.error), self.error)
 
     def finish(self, *typical: int) -> Draft:
@@ -115,6 +131,11 @@ def sized() -> Draft:
     return draft.tell("buffer_size", INPUT, 0, 1).tell("buffer_size", INPUT, 1, 1).tell("buffer_size", OUTPUT, 0, 1)
 
 
+def pieced() -> Draft:
+    """Likewise with a piece of the arena of 8 bytes."""
+    return sized().tell("piece", 1, NOTHING, 0)
+
+
 def appended() -> Draft:
     return sized().append()
 
@@ -134,11 +155,11 @@ def tabled() -> Draft:
     return draft.tell("add_constant", words, 16, False)
 
 
-def finding(found: int = 2) -> Draft:
+def finding(found: int = 2, operands: Sequence[Any] = ((ARENA,), (INPUT,))) -> Draft:
     """A program that may find sizes, and whose last instruction writes a word of the arena."""
     draft = Draft((1, found)).tell("formula", CONSTANT_FORMULA, 8, 0, 0)
     draft.tell("piece", 1 + found, NOTHING, 0)
-    return draft.append(COPY, [(ARENA,), (INPUT,)])
+    return draft.append(COPY, operands)
 
 
 def one_found() -> Draft:
@@ -156,6 +177,15 @@ def branching() -> Draft:
 def found_in_control() -> Draft:
     draft = Draft((1, 1)).tell("formula", CONSTANT_FORMULA, 8, 0, 0).tell("piece", 2, NOTHING, 0)
     return draft.control(operands=[(ARENA,), (INPUT,), (OUTPUT,)])
+
+
+def found_at_last(*call: Any, most: int | None = 2) -> Draft:
+    """A program that finds out its value 1, described by one call more; value 2 is 8."""
+    draft = Draft((1, 1)).tell("formula", CONSTANT_FORMULA, 8, 0, 0).tell("piece", 2, NOTHING, 0)
+    if call:
+        draft.tell(*call)
+    draft.append(COPY, [(ARENA,), (INPUT,)])
+    return draft if most is None else draft.tell("finds", 0, 1, most)
 
 
 def without_bias() -> Draft:
@@ -231,8 +261,9 @@ CALLS: list[tuple[Callable[[], Draft], str, tuple[Any, ...], str]] = [
     (static, "setup", (0,), NO_SETUP),
     (sized, "setup", (-1,), NO_SETUP),
     (sized, "setup", (1,), NO_SETUP),
-    (appended, "setup", (1,), r"instruction 0 \(copy\) does not follow from sizes alone"),
-    (branching, "setup", (1,), r"instruction 0 \(if\) does not follow from sizes alone"),
+    (lambda: pieced().append(COPY, [(ARENA,), (INPUT,)]), "setup", (1,), r"instruction 0 \(copy\) does not follow"),
+    (lambda: pieced().append(COPY, [(OUTPUT,), (ARENA,)]), "setup", (1,), r"instruction 0 \(copy\) does not follow"),
+    (lambda: pieced().control(operands=[(ARENA,)] * 3), "setup", (1,), r"instruction 0 \(if\) does not follow"),
     (lambda: finding().tell("typical", ffi.new("int64_t[3]")), "finds", (0, 1, 0), FINDS_NOTHING),
     (lambda: Draft((1, 1)), "finds", (0, 1, 0), FINDS_NOTHING),
     (found_in_control, "finds", (0, 1, 0), FINDS_NOTHING),
@@ -240,6 +271,7 @@ CALLS: list[tuple[Callable[[], Draft], str, tuple[Any, ...], str]] = [
     (finding, "finds", (-FAR, 1, 0), FINDS_NOTHING),
     (finding, "finds", (FAR, 1, 0), FINDS_NOTHING),
     (finding, "finds", (1, 1, 0), FINDS_NOTHING),
+    (lambda: finding(operands=[(ARENA,), (ARENA,)]), "finds", (1, 1, 0), FINDS_NOTHING),
     (lambda: finding().append(), "finds", (0, 1, 0), FINDS_NOTHING),
     (finding, "finds", (0, 2, 0), FINDS_NOTHING),
     (lambda: finding(0), "finds", (0, 1, 0), FINDS_NOTHING),
@@ -252,6 +284,7 @@ CALLS: list[tuple[Callable[[], Draft], str, tuple[Any, ...], str]] = [
     (lambda: tabled().append(), "word", (0, 0, 0), NO_WORD),
     (lambda: tabled().tell("typical", ffi.new("int64_t[]", [8])), "word", (0, 0, 0), NO_WORD),
     (static, "leaves", (0, place(ARENA), 0, 0, NOTHING), NO_PLACE),
+    (lambda: finding().tell("typical", ffi.new("int64_t[3]")), "leaves", (0, place(ARENA), 0, 0, NOTHING), NO_PLACE),
     (finding, "leaves", (-1, place(ARENA), 0, 0, NOTHING), NO_PLACE),
     (finding, "leaves", (1, place(ARENA), 0, 0, NOTHING), NO_PLACE),
     (finding, "leaves", (0, place(INPUT), 0, 0, NOTHING), NO_PLACE),
@@ -329,6 +362,118 @@ def test_control_flow_that_is_refused(draft: Callable[[], Draft], bodies: Any, f
         draft().control([body and body() for body in bodies], **fields)
 
 
+def body() -> Draft:
+    """A finished program over a size, value 0; value 1 is 8."""
+    draft = Draft((1, 0), 1).tell("formula", CONSTANT_FORMULA, 8, 0, 0)
+    return draft.tell("buffer_size", INPUT, 0, 1).tell("buffer_size", OUTPUT, 0, 1).append().finish(8)
+
+
+def looped(condition: int = 1, nbytes: int = 1) -> Draft:
+    """A finished program that goes on as long as it is told to, and whose row is the number of the trip."""
+    draft = Draft(None, 2, 2).append(COPY, [(OUTPUT,), (INPUT, condition)], element_size=nbytes)
+    return draft.append(COPY, [(OUTPUT, 1), (INPUT,)]).finish()
+
+
+def looped_over_sizes() -> Draft:
+    """Likewise over a size, value 0; values 1 to 3 are 8, 1 and 16."""
+    draft = Draft((1, 0), 2, 2)
+    for number in (8, 1, 16):
+        draft.tell("formula", CONSTANT_FORMULA, number, 0, 0)
+    for space, index, value in ((INPUT, 0, 1), (INPUT, 1, 2), (OUTPUT, 0, 2), (OUTPUT, 1, 1)):
+        draft.tell("buffer_size", space, index, value)
+    draft.append(COPY, [(OUTPUT,), (INPUT, 1)], element_size=1)
+    return draft.append(COPY, [(OUTPUT, 1), (INPUT,)]).finish(8)
+
+
+LOOPED = {
+    "kind": LOOP, "captured": 0, "operands": [(NONE,), (NONE,), (OUTPUT,)], "nbytes": [8, 1, 8],
+    "outputs": [(-1, 1), (-1, 8)],
+}  # fmt: skip
+"""A loop without end whose result has room for the row of one trip."""
+GROWN = LOOPED | {"nbytes": [8, 1, (-1, -1)]}
+NO_BODY_VALUE = "there is no such value for a body"
+NO_SIZE = "an operand has no size, or there is no such value"
+
+
+def test_control_flow_that_is_accepted() -> None:
+    sized().control([body(), body()], symbols=[(0, 0)], outputs=[(1, 0)])
+    sized().control([looped_over_sizes()], **LOOPED | {"symbols": [(0, 0)], "next": [1]})
+    static().control([looped()], **GROWN, growths=[(1, [(-1, 8)], [(-1, 8)])])
+
+
+@pytest.mark.parametrize(
+    ("draft", "bodies", "fields", "message"),
+    [
+        (static, (body, body), {"symbols": [(0, 0)]}, NO_BODY_VALUE),
+        (static, (body, body), {"symbols": [(-1, MOST + 1)]}, NO_BODY_VALUE),
+        (static, (body, body), {"outputs": [(2, 0)]}, NO_BODY_VALUE),
+        (static, (body, body), {"outputs": [(-1, MOST + 1)]}, NO_BODY_VALUE),
+        (static, (looped_over_sizes,), LOOPED | {"next": [4]}, NO_BODY_VALUE),
+        (static, (), {"nbytes": [1, 8, (0, 0)]}, NO_SIZE),
+        (static, (), {"nbytes": [1, 8, MOST + 1]}, NO_SIZE),
+        (static, (), {"nbytes": [1, 8, -1]}, NO_SIZE),
+        (static, (), {"nbytes": [2, 8, 8]}, NO_SIZE),
+        (sized, (), {"nbytes": [(1, 0), 8, 8]}, NO_SIZE),
+        (static, (looped,), LOOPED | {"operands": [(INPUT,), (NONE,), (OUTPUT,)], "nbytes": [1, 1, 8]}, NO_SIZE),
+        (static, (looped,), LOOPED | {"operands": [(NONE,), (INPUT,), (OUTPUT,)], "nbytes": [8, 8, 8]}, NO_SIZE),
+        (static, (), {"nbytes": [1, 8, -1], "growths": [(0, [], [])]}, NO_SIZE),
+        (static, (looped,), LOOPED | {"growths": [(0, [], [])]}, NO_SIZE),
+        (static, (looped,), GROWN | {"growths": [(lib.TC_MAX_RANK, [(-1, 8)] * 8, [(-1, 8)] * 8)]}, NO_SIZE),
+        (static, (looped,), GROWN | {"growths": [(1, [(0, 0)], [(-1, 8)])]}, NO_SIZE),
+        (static, (looped,), GROWN | {"growths": [(1, [(-1, 8)], [(0, 0)])]}, NO_SIZE),
+        (
+            static, (looped,),
+            GROWN | {"growths": [(0, [], [])], "operands": [(NONE,), (NONE,), (OUTPUT, 0, 8)]}, NO_SIZE,
+        ),
+        (
+            static, (looped,),
+            GROWN | {"growths": [(0, [], [])], "operands": [(NONE,), (NONE,), (ARENA,)]}, NO_SIZE,
+        ),
+    ],
+)  # fmt: skip
+def test_sizes_of_control_flow_that_are_refused(
+    draft: Callable[[], Draft], bodies: Any, fields: Any, message: str
+) -> None:
+    with pytest.raises(RefusedError, match=message):
+        draft().control([body() for body in bodies], **fields)
+
+
+@pytest.mark.parametrize(
+    ("bodies", "fields", "message"),
+    [
+        ((), {"nbytes": [1, 4, 8]}, "the body reads 8 bytes of its input 0, which has 4"),
+        ((), {"outputs": [(-1, 4)]}, "the body writes 8 bytes of its output 0, which has 4"),
+        ((), {"nbytes": [1, 8, 16]}, "result 0 has 8 bytes, not 16"),
+        ((), {"operands": [(INPUT, 1), (INPUT,), (NONE,)]}, "result 0 has no place"),
+        ((looped,), LOOPED, "there are more rows of scan output 0 than expected"),
+        ((looped,), LOOPED | {"operands": [(NONE,), (NONE,), (NONE,)]}, "result 0 has no place"),
+        ((looped,), LOOPED | {"operands": [(INPUT,), (NONE,), (OUTPUT,)]}, "result 0 has 0 bytes, not 8"),
+        ((lambda: looped(0, 8),), LOOPED | {"outputs": [(-1, 8)] * 2}, "the condition has 8 bytes"),
+    ],
+)
+def test_runs_of_control_flow_that_fail(bodies: Any, fields: Any, message: str) -> None:
+    draft = static().control([body() for body in bodies], **fields).finish()
+    with pytest.raises(RefusedError, match=message):
+        draft.run(draft.context(), ffi.new("int64_t[2]"))
+
+
+@pytest.mark.parametrize(
+    ("dim", "nbytes"),
+    [((0, 0), (-1, 8)), ((-1, 8), (0, 0))],
+    ids=["another shape of as many bytes", "other bytes of the same shape"],
+)
+def test_rows_that_change_from_trip_to_trip(dim: tuple[int, int], nbytes: tuple[int, int]) -> None:
+    """The size is 8 in the first trip and 16 in the second."""
+    changing = {"symbols": [(-1, 8)], "next": [3], "growths": [(1, [dim], [dim])], "outputs": [(-1, 1), nbytes]}
+    counted = [(INPUT,), (NONE,), (OUTPUT,)]
+    draft = sized().control([looped_over_sizes()], **GROWN | changing | {"operands": counted}).finish(8)
+    context = draft.context()
+    check(lib.tc_context_resize(context, ffi.new("int64_t[]", [8]), True, draft.error), draft.error)
+    draft.run(context, NOTHING, 1)
+    with pytest.raises(RefusedError, match="scan output 0 changes its shape between trips"):
+        draft.run(context, NOTHING, 2)
+
+
 def moved(shift: int = -16) -> Draft:
     """A program over sizes with a value, the size and ``shift``, for an offset."""
     draft = sized().tell("formula", CONSTANT_FORMULA, shift, 0, 0)
@@ -343,6 +488,61 @@ def test_offsets_that_sizes_make_negative(described: Callable[[Draft], Draft]) -
         RefusedError, match=r"operand 1: offset -8 is out of range|operand 1 ends at byte 0 of a buffer"
     ):
         draft.resize(8)
+
+
+def test_sizes_of_operands_that_become_negative() -> None:
+    draft = moved().control(nbytes=[1, (3, 0), 8]).finish(24)
+    draft.resize(24)
+    with pytest.raises(RefusedError, match=r"operand 1 ends at byte -8 of a buffer"):
+        draft.resize(8)
+
+
+@pytest.mark.parametrize(
+    "draft",
+    [
+        lambda: found_at_last("piece", 1, NOTHING, 0),
+        lambda: found_at_last("buffer_size", INPUT, 1, 1),
+        lambda: found_at_last("buffer_size", OUTPUT, 0, 1),
+        lambda: found_at_last(most=1),
+        lambda: found_at_last(most=None),
+    ],
+    ids=["piece", "input", "output", "most", "nothing found"],
+)
+def test_memory_that_depends_on_what_is_found_out(draft: Callable[[], Draft]) -> None:
+    found_at_last().finish(8, 8)
+    with pytest.raises(RefusedError, match="sizes of memory follow from what is found out, or a symbol is not"):
+        draft().finish(8, 8)
+
+
+@pytest.mark.parametrize("above", [[-MOST], [MOST], [0]], ids=["far below", "far behind", "itself"])
+def test_pieces_of_the_arena_that_lie_above_none(above: list[int]) -> None:
+    with pytest.raises(RefusedError, match="the pieces of the arena lie in a circle"):
+        sized().tell("piece", 1, ffi.new("int64_t[]", above), 1).finish(8)
+
+
+@pytest.mark.parametrize("size", [MOST + 1, -MOST - 1])
+def test_sizes_that_are_none(size: int) -> None:
+    with pytest.raises(RefusedError, match=f"a size of {size}"):
+        done().resize(size)
+
+
+@pytest.mark.parametrize(
+    ("formula", "size"),
+    [((ADD, 0, 1, 0), MOST), ((ADD, 0, 2, 0), -MOST), ((MULTIPLY, 0, 0, 0), MOST)],
+    ids=["above", "below", "a product that is 0 in 64 bits"],
+)
+def test_sizes_beyond_all_memory(formula: tuple[int, ...], size: int) -> None:
+    draft = moved().tell("formula", *formula).finish(24)
+    draft.resize(24)
+    with pytest.raises(RefusedError, match="the sizes are too large for memory"):
+        draft.resize(size)
+
+
+def test_typical_sizes_that_divide_by_nothing() -> None:
+    draft = sized().tell("formula", DIVIDE, 1, 0, 0).finish(0)
+    draft.resize(8)
+    with pytest.raises(RefusedError, match="a size that divides another is 0"):
+        draft.resize(0)
 
 
 def test_pieces_of_the_arena_beyond_all_memory() -> None:

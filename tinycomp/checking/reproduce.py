@@ -15,7 +15,7 @@ import numpy as np
 from tinycomp.checking.compare import compare
 from tinycomp.driver.lowering import Lowering
 from tinycomp.frontend import export_model
-from tinycomp.frontend.quantized_definition import take_apart
+from tinycomp.frontend.quantized_layer import take_apart
 from tinycomp.ir.graph import REGION, Graph, Node
 from tinycomp.runtime.files import make_folder, write_files
 from tinycomp.target import Tolerance

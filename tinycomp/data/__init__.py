@@ -8,7 +8,6 @@ batch normalisations in place, and once quantised to int8 in the QuantizeLinear/
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -44,4 +43,4 @@ def digits() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
 
 
 def _file(name: str) -> Path:
-    return Path(str(resources.files(__name__) / name))
+    return Path(__file__).with_name(name)

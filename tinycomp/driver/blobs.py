@@ -34,11 +34,13 @@ def build(target: Target, region: Node) -> Any:
 
     Only targets with a version have blobs in the cache, and only with options that are numbers, texts or None.
 
+    Args:
+        target: A target with a version.
+        region: The region.
+
     Raises:
         TargetError: If the code generator fails.
     """
-    if target.version is None:
-        return _stamped(target.build(region), target)
     constants: dict[str, Array] = {}
     key = cache_key(target, region, constants)
     cache = BlobCache()
@@ -46,7 +48,7 @@ def build(target: Target, region: Node) -> Any:
     found = _found(cache, key, target, constants) if usable and key is not None else None
     if found is not None:
         return found
-    made = _stamped(target.build(region), target)
+    made = stamped(target.build(region), target)
     if isinstance(made, Blob) and usable and key is not None:
         cache.keep(key, _packed(made, constants), target.name, region.op)
     return made
@@ -122,7 +124,7 @@ def _placed(error: TargetError, where: str) -> TargetError:
     )
 
 
-def _stamped(made: Any, target: Target) -> Any:
+def stamped(made: Any, target: Target) -> Any:
     """Return a blob that says who made it; anything else as it is."""
     if not isinstance(made, Blob):
         return made
@@ -144,7 +146,7 @@ def _found(cache: BlobCache, key: str, target: Target, constants: Mapping[str, A
         blob = Blob(archive.array(about["data"]).tobytes(), str(about["version"]), arrays=arrays, figures=figures)
     except (ArtifactError, LookupError, TypeError):
         return None  # of another format
-    return _stamped(blob, target) if target.compatible(blob.version) == "use" else None
+    return stamped(blob, target) if target.compatible(blob.version) == "use" else None
 
 
 def _packed(blob: Blob, constants: Mapping[str, Array]) -> bytes:

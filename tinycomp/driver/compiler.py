@@ -15,16 +15,15 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 import onnx
 
 from tinycomp.driver.declined import declined_names, replace_declined
-from tinycomp.driver.devices import DeviceOptions, Devices, Faults
+from tinycomp.driver.devices import DeviceOptions
 from tinycomp.driver.lowering import Lowered, Lowering, constants_of, specs
 from tinycomp.driver.pipeline import Observer, Pipeline, optimisation_passes, parse_passes, partitioning_passes
-from tinycomp.driver.report import make_report
 from tinycomp.errors import (
     FallbackError,
     ModelError,
@@ -52,19 +51,21 @@ from tinycomp.passes.widen_half import multiplies_bfloat16
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.rewrite.traits import is_duplicable, is_structural
-from tinycomp.runtime.advice import AdviceList
-from tinycomp.runtime.diagram import Diagram
 from tinycomp.runtime.module import Module, ModuleParts
 from tinycomp.runtime.native.executor import Pool, Weights
 from tinycomp.runtime.native.processor import default_threads
 from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.regions import arenas
-from tinycomp.runtime.report import Adviser, Report
-from tinycomp.runtime.rows import BORDER
 from tinycomp.symbolic import assuming
 from tinycomp.target import Decline, Placement, Policy, Target, find_all
 from tinycomp.target.options import declared, fits, saved_values
 from tinycomp.target.placement import HOST, Place, Which
+
+if TYPE_CHECKING:
+    from tinycomp.driver.devices import Devices, Faults
+    from tinycomp.runtime.advice import AdviceList
+    from tinycomp.runtime.diagram import Diagram
+    from tinycomp.runtime.report import Adviser, Report
 
 Model = str | os.PathLike[str] | bytes | onnx.ModelProto | Graph
 AnyTarget = str | Target
@@ -634,6 +635,8 @@ class Compiler:
         adviser: Adviser | None,
         sizes: Mapping[str, int],
     ) -> Report:
+        from tinycomp.driver.report import make_report  # not before: few reports are read
+
         names = [t.name for t in self.targets]
         known = ", ".join(f"{name} = {size}" for name, size in sizes.items())
         note = f"For {known}." if known else _SAMPLES
@@ -744,6 +747,9 @@ def _misplaced(node: Node, place: Place, where: str, remarks: Sequence[Remark]) 
 
 
 def _refuse_fallback(compiler: Compiler, partitioned: Graph) -> None:
+    from tinycomp.driver.report import make_report
+    from tinycomp.runtime.rows import BORDER
+
     report = make_report(partitioned, partitioned.name, [t.name for t in compiler.targets])
     left = [h for h in report.hosts if h.tier != BORDER]
     if not left:

@@ -6,20 +6,25 @@ import dataclasses
 import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tinycomp.errors import OptionError, did_you_mean
-from tinycomp.runtime.device.instances import DeviceSet
-from tinycomp.runtime.device.interface import Device, FaultPolicy
-from tinycomp.runtime.validate import check_devices
+from tinycomp.lazy import LazyModule
 from tinycomp.target import Target
 
-Picks = int | Device | Sequence[int | Device]
-"""How many devices, or which: by index, or open ones."""
-Devices = Picks | Mapping[str, Picks] | None
-"""The same for the only target with devices, or by name of the target."""
-Faults = FaultPolicy | Mapping[str, FaultPolicy] | None
-"""What is done about faults: of all regions, or by symbol of a region, source name, target, or a glob for these."""
+if TYPE_CHECKING:
+    from tinycomp.runtime.device import instances, interface
+    from tinycomp.runtime.device.interface import Device, FaultPolicy
+
+    Picks = int | Device | Sequence[int | Device]
+    """How many devices, or which: by index, or open ones."""
+    Devices = Picks | Mapping[str, Picks] | None
+    """The same for the only target with devices, or by name of the target."""
+    Faults = FaultPolicy | Mapping[str, FaultPolicy] | None
+    """What is done about faults: of all regions, or by symbol of a region, source name, target, or a glob for these."""
+else:
+    instances = LazyModule("tinycomp.runtime.device.instances")
+    interface = LazyModule("tinycomp.runtime.device.interface")
 
 
 @dataclass
@@ -33,7 +38,7 @@ class DeviceOptions:
 
     picks: Mapping[str, Sequence[int | Device]] = field(default_factory=dict)
     faults: Mapping[str, FaultPolicy] = field(default_factory=dict)
-    _sets: dict[str, DeviceSet] = field(default_factory=dict)
+    _sets: dict[str, instances.DeviceSet] = field(default_factory=dict)
 
     @classmethod
     def read(cls, devices: Devices, faults: Faults, targets: Sequence[Target]) -> DeviceOptions:
@@ -44,10 +49,11 @@ class DeviceOptions:
         """
         return cls(_picks(devices, [t.name for t in targets if t.has_devices]), _policies(faults))
 
-    def set_of(self, target: Target) -> DeviceSet:
+    def set_of(self, target: Target) -> instances.DeviceSet:
         """Return the devices of a target."""
         if target.name not in self._sets:
-            self._sets[target.name] = DeviceSet(target.name, target.open_device, self.picks.get(target.name, (0,)))
+            picks = self.picks.get(target.name, (0,))
+            self._sets[target.name] = instances.DeviceSet(target.name, target.open_device, picks)
         return self._sets[target.name]
 
     @property
@@ -66,7 +72,7 @@ class DeviceOptions:
     def to_dict(self) -> dict[str, Any]:
         """Return what a saved module keeps: open devices become the same number of devices."""
         picks = {
-            name: [index if isinstance(pick, Device) else pick for index, pick in enumerate(each)]
+            name: [index if isinstance(pick, interface.Device) else pick for index, pick in enumerate(each)]
             for name, each in self.picks.items()
         }
         return {"devices": picks, "faults": {name: dataclasses.asdict(policy) for name, policy in self.faults.items()}}
@@ -93,10 +99,12 @@ def _picks(devices: Devices, names: Sequence[str]) -> dict[str, Sequence[int | D
 
 
 def _listed(picks: Picks, where: str) -> Sequence[int | Device]:
-    listed: Any = [picks] if isinstance(picks, Device) else picks
+    listed: Any = [picks] if isinstance(picks, interface.Device) else picks
     if isinstance(picks, int) and _is_index(picks):
         listed = [*range(picks)]
-    if isinstance(listed, (list, tuple)) and all(isinstance(pick, Device) or _is_index(pick) for pick in listed):
+    if isinstance(listed, (list, tuple)) and all(
+        isinstance(pick, interface.Device) or _is_index(pick) for pick in listed
+    ):
         different = {pick if _is_index(pick) else id(pick) for pick in listed}
         if 0 < len(listed) == len(different):
             return tuple(listed)
@@ -111,9 +119,11 @@ def _is_index(value: object) -> bool:
 
 
 def _policies(faults: Faults) -> dict[str, FaultPolicy]:
-    named = {"*": faults} if isinstance(faults, FaultPolicy) else {} if faults is None else faults
+    if faults is None:
+        return {}
+    named = {"*": faults} if isinstance(faults, interface.FaultPolicy) else faults
     if not isinstance(named, Mapping) or not all(
-        isinstance(name, str) and isinstance(policy, FaultPolicy) for name, policy in named.items()
+        isinstance(name, str) and isinstance(policy, interface.FaultPolicy) for name, policy in named.items()
     ):
         raise OptionError(
             "not a policy for faults", where="faults",
@@ -129,10 +139,12 @@ def from_saved(about: Mapping[str, Any], targets: Sequence[Target], devices: Dev
         ArtifactError: If the description is damaged.
         OptionError: If an option that is given is not what it should be.
     """
+    from tinycomp.runtime.validate import check_devices  # not before: it is for files
+
     given = DeviceOptions.read(devices, faults, targets)
     picks, policies = about.get("devices", {}), about.get("faults", {})
     check_devices(picks, policies)
-    saved = {name: FaultPolicy(**policy) for name, policy in policies.items() if name not in given.faults}
+    saved = {name: interface.FaultPolicy(**policy) for name, policy in policies.items() if name not in given.faults}
     return DeviceOptions(
         {**{name: tuple(each) for name, each in picks.items()}, **given.picks}, {**given.faults, **saved}
     )

@@ -17,10 +17,9 @@ from tinycomp.runtime.diagram import (
     DiagramNode,
     DiagramValue,
     KernelCall,
-    Position,
 )
 from tinycomp.runtime.native.program import Instruction, Program
-from tinycomp.runtime.plan import Plan
+from tinycomp.runtime.plan import Plan, Position
 from tinycomp.runtime.regions import NativeRegion
 from tinycomp.symbolic import Size, assuming, sample, substitute
 from tinycomp.target.policy import macs, sample_bytes

@@ -14,12 +14,12 @@ from tinycomp.memory.constants import is_large, spilled
 from tinycomp.memory.mapped import mappings_of
 from tinycomp.runtime.archive import Archive, map_path
 from tinycomp.runtime.artifact import load_native
-from tinycomp.runtime.diagram import Diagram
 from tinycomp.runtime.module import Module
 from tinycomp.runtime.plan import Plan
 
 if TYPE_CHECKING:
     from tinycomp.driver.devices import Devices, Faults
+    from tinycomp.runtime.diagram import Diagram
     from tinycomp.target import Target
 
 

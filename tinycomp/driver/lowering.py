@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tinycomp.driver import blobs
 from tinycomp.driver.devices import DeviceOptions
 from tinycomp.errors import TargetError, UnsupportedError
 from tinycomp.ir.graph import Graph, Node, Value
@@ -17,17 +16,14 @@ from tinycomp.ir.types import Dim, TensorType, Type, bits
 from tinycomp.lazy import LazyModule
 from tinycomp.memory.budget import check_time, current, reserve_bytes
 from tinycomp.memory.constants import Constants, check_files
-from tinycomp.ops import bind, is_opaque
+from tinycomp.ops import OPS, bind, is_opaque
 from tinycomp.ops.rows import following_rows
 from tinycomp.ops.typing import retype
 from tinycomp.passes.data_dependent import data_dependent
 from tinycomp.passes.independent_rows import batch_of
 from tinycomp.passes.merge_composite import merge_for
 from tinycomp.rewrite.traits import has_trait
-from tinycomp.runtime.blob import Blob, BlobRegion
 from tinycomp.runtime.callable_region import CallableRegion
-from tinycomp.runtime.csource.source import CSource
-from tinycomp.runtime.device.interface import DeviceProgram
 from tinycomp.runtime.native.executor import Pool, Weights
 from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.plan import ABSENT, DISCARD, FIRST_FREE, Plan, Run, Step
@@ -35,20 +31,30 @@ from tinycomp.runtime.regions import Bucketed, NativeRegion, PerShape, settled
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.symbolic import assuming
 from tinycomp.target import Decline, Target
+from tinycomp.target.target import composites_for
 
 if TYPE_CHECKING:
+    from tinycomp.driver import blobs
+    from tinycomp.runtime import blob as blob_region
     from tinycomp.runtime.csource import region as c_region
+    from tinycomp.runtime.csource import source as c_source
+    from tinycomp.runtime.device import interface as device_interface
     from tinycomp.runtime.device import plan as device_plan
     from tinycomp.runtime.device import region as device_region
+
+    Programs = dict[tuple[str, "Shapes"], Program | c_source.CSource | blob_region.Blob]
+    """What regions became, by their symbols and the shapes of their operands; those of a region that serves several
+    sizes have dimensions that are no numbers."""
 else:
+    blobs = LazyModule("tinycomp.driver.blobs")
+    blob_region = LazyModule("tinycomp.runtime.blob")
     c_region = LazyModule("tinycomp.runtime.csource.region")
+    c_source = LazyModule("tinycomp.runtime.csource.source")
+    device_interface = LazyModule("tinycomp.runtime.device.interface")
     device_plan = LazyModule("tinycomp.runtime.device.plan")
     device_region = LazyModule("tinycomp.runtime.device.region")
 
 Shapes = tuple[tuple[Dim, ...], ...]
-Programs = dict[tuple[str, Shapes], Program | CSource | Blob]
-"""What regions became, by their symbols and the shapes of their operands; those of a region that serves several sizes
-have dimensions that are no numbers."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +161,12 @@ class Lowering:
         label = node.op if node.is_region else node.label
         rebuild = functools.partial(_with_bodies, node) if bodies else None
         silent = isinstance(run, NativeRegion) or has_trait(node, "silent")
-        return Step(label, node.qualified_op, tier, run, reads, writes, frees, node.sources, bodies, rebuild, silent)
+        known = OPS.of(node.op, node.domain)
+        make_objects = None if known is None or known.objects is None else known.objects(node)
+        return Step(
+            label, node.qualified_op, tier, run, reads, writes, frees, node.sources, bodies, rebuild, silent,
+            make_objects,
+        )  # fmt: skip
 
     def _computation(self, node: Node) -> tuple[Run, str, tuple[Plan, ...]]:
         if node.is_region and not self.reference:
@@ -202,27 +213,32 @@ class Lowering:
 
     def _built(self, node: Node, shapes: Shapes, keep: bool = True) -> Run:
         """Build a region; its program is kept unless it is one of many that a bounded cache holds."""
-        key, where = (node.op, shapes), f"{node.target}, region {node.op}"
+        key = node.op, shapes
         known: Mapping[Any, Any] = self.programs if key in self.programs else self.callables
         made: Any = known[key] if key in known else self._made(node, keep)
         if isinstance(made, Program):
             made = settled(made, self.constants)
-        if isinstance(made, (Program, CSource)):
-            if keep:
-                self.programs[key] = made
-            return self._generated(made, node, keep)
-        if isinstance(made, Blob):
+        elif not isinstance(made, c_source.CSource):
+            return self._called(made, node, key, keep)
+        if keep:
+            self.programs[key] = made
+        return self._generated(made, node, keep)
+
+    def _called(self, made: Any, node: Node, key: tuple[str, Shapes], keep: bool) -> Run:
+        """Return what runs a region for which there is a blob, a device's program or a callable."""
+        where = f"{node.target}, region {node.op}"
+        if isinstance(made, blob_region.Blob):
             if keep:
                 self.programs[key] = made
             owned = {name: self.constants.own(array) for name, array in made.arrays.items()}
             call = blobs.load(dataclasses.replace(made, arrays=owned), self._target(node), node)
-            if isinstance(call, DeviceProgram):
+            if isinstance(call, device_interface.DeviceProgram):
                 return self._on_device(call, node, made)
-            return BlobRegion(made, CallableRegion(call, where, *_interface(node.body)))
-        if isinstance(made, DeviceProgram) or callable(made):
+            return blob_region.BlobRegion(made, CallableRegion(call, where, *_interface(node.body)))
+        if isinstance(made, device_interface.DeviceProgram) or callable(made):
             if keep:
                 self.callables[key] = made
-            if isinstance(made, DeviceProgram):
+            if isinstance(made, device_interface.DeviceProgram):
                 return self._on_device(made, node)
             return CallableRegion(made, where, *_interface(node.body))
         raise TargetError(
@@ -233,7 +249,7 @@ class Lowering:
         )
 
     def _on_device(
-        self, made: DeviceProgram | PerShape, node: Node, blob: Blob | None = None
+        self, made: device_interface.DeviceProgram | PerShape, node: Node, blob: blob_region.Blob | None = None
     ) -> device_region.DeviceRegion:
         """Return a region that runs on the devices of its target.
 
@@ -288,9 +304,11 @@ class Lowering:
             for value in constants:
                 value.const = None if value.const is None else self.constants.own(value.const)
         # The target's code generator is called, unless what it once made of the same region is in the cache of blobs.
-        return blobs.build(target if keep else target.for_plan(self.pool.threads), node)
+        asked = target if keep else target.for_plan(self.pool.threads)
+        made = asked.build(node) if target.version is None else blobs.build(asked, node)
+        return made if isinstance(made, Program) else blobs.stamped(made, asked)
 
-    def _generated(self, made: Program | CSource, node: Node, keep: bool) -> Run:
+    def _generated(self, made: Program | c_source.CSource, node: Node, keep: bool) -> Run:
         if isinstance(made, Program):
             beside = self._values + self._contexts
             what = "the values alive there and its arena"
@@ -454,7 +472,7 @@ def _with_shapes(node: Node, shapes: Shapes, target: Target | None = None) -> No
 
 def _merge_again(body: Graph, target: Target) -> None:
     """Make composites of what a target has claimed node by node, where they match now."""
-    if not target.composites:
+    if not composites_for(target, body):
         return
     for node in body.nodes:
         if not node.is_composite:

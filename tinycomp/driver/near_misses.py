@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinycomp.frontend.quantized_definition import take_apart
+from tinycomp.frontend.quantized_layer import take_apart
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.merge_composite import MergeComposite
 from tinycomp.remark import Remark

@@ -13,33 +13,37 @@ import time
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tinycomp.passes
 from tinycomp.errors import PatternError, TinycompError, did_you_mean
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.verify import verify
+from tinycomp.lazy import LazyModule
 from tinycomp.memory.budget import check_time, current
 from tinycomp.passes.annotate_target import AnnotateTarget
-from tinycomp.passes.assign_border_layouts import AssignBorderLayouts
 from tinycomp.passes.base import Pass
-from tinycomp.passes.check_quantization import CheckQuantization
 from tinycomp.passes.eliminate_common_subexpressions import EliminateCommonSubexpressions
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.expand_functions import ExpandFunctions
 from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.passes.inline_functions import InlineFunctions
-from tinycomp.passes.keep_forms import KeepForms, wishes
-from tinycomp.passes.legalize import Legalize
 from tinycomp.passes.merge_composite import MergeComposite
 from tinycomp.passes.merge_regions import MergeRegions
 from tinycomp.passes.offer_to_target import OfferToTarget
 from tinycomp.passes.partition_graph import PartitionGraph
-from tinycomp.passes.place_by_cost import PlaceByCost
 from tinycomp.passes.simplify import Simplify
 from tinycomp.passes.widen_half import WidenHalf
 from tinycomp.target import Policy, Target, find
 from tinycomp.target.options import fits, readings_of
+
+if TYPE_CHECKING:
+    from tinycomp.passes import assign_border_layouts, check_quantization, keep_forms, legalize, place_by_cost
+else:  # what only some targets ask for
+    assign_border_layouts, check_quantization, keep_forms, legalize, place_by_cost = (
+        LazyModule(f"tinycomp.passes.{name}")
+        for name in ("assign_border_layouts", "check_quantization", "keep_forms", "legalize", "place_by_cost")
+    )
 
 Observer = Callable[[int, str, Graph], None]
 """Called with the number and name of each pass, and the graph behind it."""
@@ -228,17 +232,22 @@ def optimisation_passes(targets: Sequence[Target] = (), policy: Policy | None = 
             half precision is computed in float32.
         policy: What every region must fulfil, whatever its target.
     """
-    keeping = [Simplify(hiding=False), KeepForms(tuple(targets), policy or Policy())]
     return [
         InlineFunctions(tuple(targets)),
         *([WidenHalf()] if targets and all(target.widens_half for target in targets) else []),
         FoldConstants(),
-        *(keeping if any(map(wishes, targets)) and not _have_costs(targets) else []),
+        *_keeping(targets, policy or Policy()),
         Simplify(),
         FoldConstants(),
         EliminateCommonSubexpressions(),
         EliminateDeadCode(),
     ]
+
+
+def _keeping(targets: Sequence[Target], policy: Policy) -> list[Pass]:
+    if _have_costs(targets) or all(target.canonical for target in targets) or not any(map(keep_forms.wishes, targets)):
+        return []
+    return [Simplify(hiding=False), keep_forms.KeepForms(tuple(targets), policy)]
 
 
 def _have_costs(targets: Sequence[Target]) -> bool:
@@ -265,16 +274,17 @@ def partitioning_passes(
     """
     policy = policy or Policy()
     merging_regions: list[Pass] = [
-        MergeRegions(policy=policy, targets=tuple(targets)),
-        PartitionGraph(targets=tuple(targets)),
-        *([AssignBorderLayouts(tuple(targets))] if any(target.has_layouts for target in targets) else []),
-    ]
-    checking = [CheckQuantization(tuple(targets))] if any(target.quantization_rules for target in targets) else []
+        MergeRegions(policy=policy, targets=tuple(targets)), PartitionGraph(targets=tuple(targets)),
+    ]  # fmt: skip
+    if any(target.has_layouts for target in targets):
+        merging_regions.append(assign_border_layouts.AssignBorderLayouts(tuple(targets)))
+    has_rules = any(target.quantization_rules for target in targets)
+    checking: list[Pass] = [check_quantization.CheckQuantization(tuple(targets))] if has_rules else []
     last = tuple(targets[-1:])
     folding: list[Pass] = [FoldConstants(keep_quantized=False)]
     if _have_costs(targets):
         cleaning = [*folding, EliminateDeadCode()] if optimize else []
-        return [*checking, PlaceByCost(tuple(targets), policy), *cleaning, *merging_regions]
+        return [*checking, place_by_cost.PlaceByCost(tuple(targets), policy), *cleaning, *merging_regions]
     if not optimize:
         claiming = ((MergeComposite(each, policy), AnnotateTarget((each,), policy)) for each in targets)
         return [*checking, *itertools.chain.from_iterable(claiming), *merging_regions]
@@ -294,4 +304,4 @@ def partitioning_passes(
 
 
 def _legalising(target: Target, policy: Policy) -> list[Pass]:
-    return [Legalize(target, policy)] if target.legalize else []
+    return [legalize.Legalize(target, policy)] if target.legalize else []

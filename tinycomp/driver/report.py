@@ -19,8 +19,8 @@ from tinycomp.passes.place_by_cost import ESTIMATE
 from tinycomp.remark import Remark
 from tinycomp.rewrite.traits import at_border
 from tinycomp.runtime.blob import Blob, Figures
-from tinycomp.runtime.diagram import Position
 from tinycomp.runtime.native.program import Program
+from tinycomp.runtime.plan import Position
 from tinycomp.runtime.report import Report
 from tinycomp.runtime.rows import (
     BORDER,

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tinycomp.driver.blobs import may_use
 from tinycomp.driver.compiler import Compiler, copied
-from tinycomp.driver.devices import Devices, Faults, from_saved
+from tinycomp.driver.devices import from_saved
 from tinycomp.driver.diagram import make_diagram
-from tinycomp.driver.lowering import Programs, specs
+from tinycomp.driver.lowering import specs
 from tinycomp.errors import ArtifactError, OptionError, TargetError
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.text.parser import parse_graph
@@ -30,6 +30,10 @@ from tinycomp.runtime.module import Module
 from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.validate import check_operands, check_program
 from tinycomp.target import Target, find
+
+if TYPE_CHECKING:
+    from tinycomp.driver.devices import Devices, Faults
+    from tinycomp.driver.lowering import Programs
 
 
 def restore(

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tinycomp.frontend.definition_body import Body, Definition, is_float32, shape_of, sizes_of
+from tinycomp.frontend.definition_body import Body, Definition, is_float32, numbers_below, shape_of, sizes_of
 from tinycomp.ir.graph import TINYCOMP, Node, Value
 from tinycomp.ops.conv import transposed_window
 from tinycomp.ops.spatial import make_window
@@ -116,7 +116,7 @@ def _deform_conv(body: Body, node: Node, operands: Sequence[Value | None]) -> Va
     places = []
     for axis in (1, 0):  # the innermost one first
         tap = np.indices(kernel)[axis].reshape(-1, 1, 1) * dilations[axis] - pads[axis]
-        first = np.arange(out[axis]).reshape(-1, 1 if axis == 0 else out[axis]) * strides[axis]
+        first = numbers_below(out[axis]).reshape(-1, 1 if axis == 0 else out[axis]) * strides[axis]
         regular = body("Add", *(body.const(places.astype(np.float32)) for places in (tap, first)))
         place = body("Gather", steps, body.const(np.int64(axis)), axis=2)
         place = body("Add", place, regular)

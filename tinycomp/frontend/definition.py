@@ -9,19 +9,6 @@ from typing import Any
 import onnx
 from onnx import defs
 
-from tinycomp.frontend import (
-    convolution_definition,
-    creation_definition,
-    einsum_definition,
-    flex_attention_definition,
-    fourier_definition,
-    norm_definition,
-    quantized_definition,
-    random_definition,
-    scan_definition,
-    selection_definition,
-    training_definition,
-)
 from tinycomp.frontend.definition_body import Definition, defined
 from tinycomp.frontend.functions import FunctionTable, LocalFunction
 from tinycomp.frontend.loading import opset_imports
@@ -29,28 +16,39 @@ from tinycomp.frontend.onnx_import import Context, function_body
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.infer import node_proto
 from tinycomp.ir.proto import schema, type_to_proto
+from tinycomp.lazy import LazyTable
 
 _IR_VERSION = 10
-_OWN: Mapping[str, Definition] = MappingProxyType(
-    dict(convolution_definition.DEFINITIONS)
-    | dict(creation_definition.DEFINITIONS)
-    | dict(einsum_definition.DEFINITIONS)
-    | dict(flex_attention_definition.DEFINITIONS)
-    | dict(fourier_definition.DEFINITIONS)
-    | dict(norm_definition.DEFINITIONS)
-    | dict(quantized_definition.DEFINITIONS)
-    | dict(random_definition.DEFINITIONS)
-    | dict(scan_definition.DEFINITIONS)
-    | dict(selection_definition.DEFINITIONS)
-    | dict(training_definition.DEFINITIONS)
+FILES = MappingProxyType({
+    "convolution_definition": "Conv ConvTranspose DeformConv Gemm",
+    "creation_definition": "AffineGrid CenterCropPad Compress MelWeightMatrix OneHot Range",
+    "einsum_definition": "Einsum",
+    "flex_attention_definition": "ai.onnx.preview::FlexAttention",
+    "fourier_definition": "DFT STFT",
+    "norm_definition": """
+        BatchNormalization GlobalLpPool LayerNormalization LpNormalization LpPool MeanVarianceNormalization
+    """,
+    "quantized_definition": """
+        ConvInteger DequantizeLinear DynamicQuantizeLinear MatMulInteger QLinearConv QLinearMatMul QuantizeLinear
+    """,
+    "random_definition": "Bernoulli Multinomial",
+    "scan_definition": "Scan",
+    "selection_definition": "MaxPool MaxUnpool Unique",
+    "training_definition": """
+        ai.onnx.preview.training::Adagrad ai.onnx.preview.training::Adam ai.onnx.preview.training::Momentum
+    """,
+})  # fmt: skip
+"""By the file all operators that its ``DEFINITIONS`` has, with the domain where it is not ONNX's own."""
+_OWN = LazyTable[str, Definition](
+    __package__, {file: names.split() for file, names in FILES.items()}, lambda module: module.DEFINITIONS
 )
 """Definitions of operators that ONNX gives no function, or none that is exact, by name with the domain."""
 
 
 def defines(node: Node) -> bool:
     """Tell whether tinycomp itself defines what the node computes; it does so where the node may need it."""
-    own = _OWN.get(node.qualified_op)
-    return own is not None and own.needed(node)
+    name = node.qualified_op
+    return name in _OWN and _OWN[name].needed(node)
 
 
 def is_defined_by_others(node: Node) -> bool:

@@ -15,7 +15,7 @@ from tinycomp.errors import ModelError
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.proto import NUMBER_BY_DTYPE
 from tinycomp.ir.types import UNKNOWN_DTYPE, numpy_dtype
-from tinycomp.ops.numeric import integer_range
+from tinycomp.ops.numeric import Array, integer_range
 from tinycomp.ops.typing import infer_node_types
 
 BYTES = frozenset({"int8", "uint8"})
@@ -165,6 +165,7 @@ class Definition:
 
 
 _MOST_OPERANDS = 9
+_LONGEST_TABLE = 1 << 20
 _CANNOT = (ModelError, ArithmeticError, LookupError, TypeError, ValueError)
 """What a definition raises that cannot compute with an attribute, such as no groups at all or a stride for one axis of
 two: it does not cover the node, and the kernel says what is wrong."""
@@ -189,6 +190,17 @@ def defined(node: Node, definition: Definition) -> Graph | None:
         return None
     body.graph.set_outputs([result] if isinstance(result, Value) else list(result))
     return body.graph
+
+
+def numbers_below(count: int) -> Array:
+    """Return 0, 1, … as int64, for a table in a definition.
+
+    Raises:
+        ValueError: If a table of a declared size would take much memory; the definition then does not cover the node.
+    """
+    if count > _LONGEST_TABLE:
+        raise ValueError(f"a table of {count} elements")
+    return np.arange(count)
 
 
 def sizes_of(x: Value, axes: Sequence[int]) -> list[int | tuple[Value, int]]:

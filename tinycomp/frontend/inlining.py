@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from tinycomp.frontend.microsoft import is_extension_call
-from tinycomp.frontend.quantized_definition import take_apart
+from tinycomp.frontend.extension import is_extension_call
+from tinycomp.frontend.quantized_layer import take_apart
 from tinycomp.ir.graph import Graph, Node
 
 

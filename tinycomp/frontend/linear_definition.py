@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinycomp.frontend.definition_body import INTEGERS, REALS, SMALL_FLOATS, Body, dtype_of, shape_of
+from tinycomp.frontend.definition_body import INTEGERS, REALS, SMALL_FLOATS, Body, dtype_of, numbers_below, shape_of
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.proto import DTYPE_BY_NUMBER
 
@@ -41,7 +41,7 @@ def _spread(body: Body, node: Node, parameter: Value | None, x: Value) -> Value 
         sizes = shape_of(x)
         assert sizes is not None, node
         if sizes[axis] % size:
-            return body("Gather", parameter, body.const(np.arange(sizes[axis]) // size), axis=axis)
+            return body("Gather", parameter, body.const(numbers_below(sizes[axis]) // size), axis=axis)
         return body.reshape(parameter, [*shape[: axis + 1], 1, *shape[axis + 1 :]])
     return body.reshape(parameter, [-1 if d == axis else 1 for d in range(rank)])
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tinycomp.frontend.definition_body import Body
-from tinycomp.frontend.microsoft import covered, defines
+from tinycomp.frontend.extension import Extensions, covered
 from tinycomp.ir.graph import Value
 from tinycomp.ir.types import UNKNOWN_DTYPE
 from tinycomp.ops.distance import DOMAIN as OWN_DOMAIN
@@ -19,6 +19,8 @@ from tinycomp.ops.svm import pair_weights
 from tinycomp.ops.text import plain
 
 DOMAIN = "ai.onnx.ml"
+EXTENSIONS = Extensions(DOMAIN)
+defines = EXTENSIONS.defines
 _DENSE = 16
 """Integer keys that span at most so many numbers each are looked up by index."""
 _FEW = 64
@@ -69,13 +71,13 @@ def _row(b: Body, values: Sequence[float]) -> Value:
     return b.const(np.asarray(values, np.float32))
 
 
-@defines("Scaler", since=13, domain=DOMAIN)
+@defines("Scaler", since=13)
 def _scaler(b: Body, x: Value, *, offset: Sequence[float] = (), scale: Sequence[float] = ()) -> Value:
     covered(len(offset) > 0 and len(scale) > 0)
     return b("Mul", b("Sub", _features(b, x), _row(b, offset)), _row(b, scale))
 
 
-@defines("Normalizer", since=18, domain=DOMAIN)
+@defines("Normalizer", since=18)
 def _normalizer(b: Body, x: Value, *, norm: str = "MAX") -> Value:
     covered(norm in ("MAX", "L1", "L2"))
     rows = _features(b, x, 1, 2)  # a vector is one row
@@ -83,14 +85,14 @@ def _normalizer(b: Body, x: Value, *, norm: str = "MAX") -> Value:
     return b("Div", rows, b("Where", b("Equal", size, b.float32(0)), b.float32(1), size))
 
 
-@defines("Binarizer", since=13, domain=DOMAIN)
+@defines("Binarizer", since=13)
 def _binarizer(b: Body, x: Value, *, threshold: float = 0.0) -> Value:
     covered(x.dtype in ("float32", "float64", "int32", "int64"))
     limit = b.like(x, threshold)
     return b.cast(b("Greater", x, limit), x.dtype)
 
 
-@defines("Imputer", since=13, domain=DOMAIN)
+@defines("Imputer", since=13)
 def _imputer(
     b: Body,
     x: Value,
@@ -109,14 +111,14 @@ def _imputer(
     return b("Where", missing, _row(b, imputed_value_floats), x)
 
 
-@defines("ArrayFeatureExtractor", since=13, domain=DOMAIN)
+@defines("ArrayFeatureExtractor", since=13)
 def _array_feature_extractor(b: Body, x: Value, indices: Value) -> Value:
     covered(x.rank and x.dtype != UNKNOWN_DTYPE)
     wanted = b.reshape(indices, [-1] if x.rank != 1 else [1, -1])  # the values of a vector are one row
     return b("Gather", x, wanted, axis=-1)
 
 
-@defines("OneHotEncoder", since=13, domain=DOMAIN)
+@defines("OneHotEncoder", since=13)
 def _one_hot_encoder(
     b: Body,
     x: Value,
@@ -137,14 +139,14 @@ def _one_hot_encoder(
     return b.cast(b("Equal", numbers, b.const(np.asarray(cats_int64s, np.int64))), "float32")
 
 
-@defines("CDist", since=13)
+@defines("CDist", since=13, domain="com.microsoft")
 def _cdist(b: Body, x: Value, points: Value, *, metric: str = "sqeuclidean") -> Value:
     covered(metric in METRICS[:2] and x.dtype == points.dtype and x.rank == points.rank == 2)
     covered(x.dtype in ("float32", "float64"))
     return b.extra(OWN_DOMAIN, "Distances", x, points, metric=metric)
 
 
-@defines("LabelEncoder", since=13, domain=DOMAIN)
+@defines("LabelEncoder", since=13)
 def _label_encoder(
     b: Body,
     x: Value,
@@ -191,7 +193,7 @@ def _linear(b: Body, x: Value, coefficients: Sequence[float], intercepts: Sequen
     return b("Gemm", _features(b, x), b.const(factors), _row(b, intercepts) if len(intercepts) else None, transB=1)
 
 
-@defines("LinearRegressor", since=13, domain=DOMAIN)
+@defines("LinearRegressor", since=13)
 def _linear_regressor(
     b: Body,
     x: Value,
@@ -206,7 +208,7 @@ def _linear_regressor(
     return scores if targets == 1 and post_transform != "PROBIT" else _transformed(b, scores, post_transform)
 
 
-@defines("LinearClassifier", since=13, domain=DOMAIN)
+@defines("LinearClassifier", since=13)
 def _linear_classifier(
     b: Body,
     x: Value,
@@ -250,7 +252,7 @@ def _similarity(b: Body, x: Value, vectors: np.ndarray, kind: str, params: Seque
     return b("Tanh", shifted) if kind == "SIGMOID" else b("Pow", shifted, b.float32(degree))
 
 
-@defines("SVMRegressor", since=13, domain=DOMAIN)
+@defines("SVMRegressor", since=13)
 def _svm_regressor(
     b: Body,
     x: Value,
@@ -278,7 +280,7 @@ def _svm_regressor(
     return b("Where", b("Greater", distance, b.float32(0)), b.float32(1), b.float32(-1))
 
 
-@defines("SVMClassifier", since=13, domain=DOMAIN)
+@defines("SVMClassifier", since=13)
 def _svm_classifier(
     b: Body,
     x: Value,

@@ -1,210 +1,22 @@
-"""Define the operators that onnxruntime's tools write, those of ``com.microsoft``, by ONNX's own.
-
-A node of a model that has no function of its own is imported as a call of its definition, so that a target may still
-take it whole; else it is inlined. A definition is a function of a :class:`~tinycomp.frontend.definition_body.Body`, the
-operands, of which absent ones are None, and the attributes; it returns the results, as many as the operator may have.
-"""
+"""Define the operators that onnxruntime's tools write, those of ``com.microsoft``, by ONNX's own."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tinycomp.errors import ModelError, did_you_mean
 from tinycomp.frontend.definition_body import Body, shape_of
-from tinycomp.ir.graph import Attr, Graph, Node, Value
+from tinycomp.frontend.extension import Extensions, NotCoveredError, Optional, Results, covered
+from tinycomp.ir.graph import Attr, Value
 from tinycomp.ir.proto import NUMBER_BY_DTYPE
-from tinycomp.ir.types import UNKNOWN
-from tinycomp.ops.typing import infer_node_types
 
 DOMAIN = "com.microsoft"
-OWN = "tinycomp.definition"
-"""A domain in the opsets of a body that defines an operator."""
-
-Optional = Value | None
-Results = Value | Sequence[Value]
-_Define = TypeVar("_Define", bound=Callable[..., Results])
-
-
-@dataclass(frozen=True)
-class _Definition:
-    """How an operator is defined.
-
-    Attributes:
-        function: Adds the definition to a body.
-        since: The opset from which on the definition means the same in every opset.
-        passed: Attributes that go on to an operator of ONNX's own or to another definition, which know their defaults.
-        domain: Where it belongs.
-    """
-
-    function: Callable[..., Results]
-    since: int
-    passed: frozenset[str]
-    domain: str
-
-    @property
-    def operands(self) -> int | None:
-        """The most operands; None for any number."""
-        kinds = [p.kind for p in inspect.signature(self.function).parameters.values()]
-        if inspect.Parameter.VAR_POSITIONAL in kinds:
-            return None
-        return kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD) - 1  # the first one is the body
-
-    @property
-    def least_operands(self) -> int:
-        """The fewest operands."""
-        parameters = inspect.signature(self.function).parameters.values()
-        needed = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty]
-        return len(needed) - 1
-
-    @property
-    def attributes(self) -> frozenset[str]:
-        """The attributes that the operator may have."""
-        parameters = inspect.signature(self.function).parameters.values()
-        return self.passed.union(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
-
-    @property
-    def required(self) -> frozenset[str]:
-        """The attributes that it must have."""
-        parameters = inspect.signature(self.function).parameters.values()
-        return frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty)
-
-    def check_attributes(self, op: str, attrs: Mapping[str, Attr], where: str) -> None:
-        """Check names and kinds of a node's attributes; those that are passed on are checked where they are used.
-
-        Raises:
-            ModelError: If one is unknown or of the wrong kind.
-        """
-        parameters = inspect.signature(self.function).parameters
-        for name, value in attrs.items():
-            if name not in self.attributes:
-                raise ModelError(
-                    f'{self.domain or "ai.onnx"}::{op} has no attribute "{name}"',
-                    where=where,
-                    expected=f"one of {sorted(self.attributes)}",
-                    hint=did_you_mean(name, self.attributes),
-                )
-            if name not in self.passed and not _is_of_kind(value, parameters[name].annotation):
-                raise ModelError(
-                    f'attribute "{name}" is of the wrong kind',
-                    where=where,
-                    expected=parameters[name].annotation.removesuffix(" | None"),
-                    found=f"{type(value).__name__} {value!r}"[:80],
-                )
-
-
-_ELEMENTS: Mapping[str, tuple[type, ...]] = {
-    "int": (int,), "float": (float, int), "str": (str, bytes), "bytes": (str, bytes), "object": (object,),
-}  # fmt: skip
-"""What an attribute may be, by the annotation of the parameter that takes it."""
-
-
-def _is_of_kind(value: Attr, annotation: str) -> bool:
-    """Tell whether an attribute is what the parameter of a definition wants; text has to be UTF-8."""
-    wanted = annotation.removesuffix(" | None")
-    elements = wanted.removeprefix("Sequence[").removesuffix("]")
-    if (elements != wanted) != isinstance(value, (list, tuple)) and wanted != "object":
-        return False
-    kinds = tuple(kind for name in elements.split(" | ") for kind in _ELEMENTS[name])
-    values = value if isinstance(value, (list, tuple)) else [value]
-    return all(isinstance(v, kinds) and (not isinstance(v, bytes) or _is_text(v)) for v in values)
-
-
-def _is_text(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-_DEFINITIONS: dict[str, _Definition] = {}
+EXTENSIONS = Extensions(DOMAIN)
+defines = EXTENSIONS.defines
 _WINDOW = frozenset({"strides", "pads", "auto_pad"})
 _CONV = _WINDOW | {"kernel_shape", "dilations", "group"}
 _SCORES = frozenset({"scale", "unidirectional", "mask_filter_value"})
-
-
-def defines(op: str, since: int, passed: Iterable[str] = (), domain: str = DOMAIN) -> Callable[[_Define], _Define]:
-    """Make the decorated function the definition of an operator, the same from the opset ``since`` on."""
-
-    def register(function: _Define) -> _Define:
-        _DEFINITIONS[op] = _Definition(function, since, frozenset(passed), domain)
-        return function
-
-    return register
-
-
-def is_extension(domain: str, op: str) -> bool:
-    """Tell whether there is a definition of an operator."""
-    return op in _DEFINITIONS and _DEFINITIONS[op].domain == domain
-
-
-def operators(domain: str | None = None) -> list[str]:
-    """Return the names of the operators that have a definition, all of them or those of a domain."""
-    return sorted(op for op, each in _DEFINITIONS.items() if domain in (None, each.domain))
-
-
-def is_extension_call(node: Node) -> bool:
-    """Tell whether a node of a graph is a call of a definition, and so an operator of another domain."""
-    return node.is_call and OWN in node.body.opsets
-
-
-def extension(
-    op: str, operands: Sequence[Value | None], attrs: Mapping[str, Attr], outputs: int, opset: int, where: str
-) -> Graph | None:
-    """Return what defines a node, as the body of a call; None if its form is not covered.
-
-    Args:
-        op: Its operator.
-        operands: Its operands, of which the last may be left out.
-        attrs: Its attributes.
-        outputs: How many results it has.
-        opset: The version of ONNX's own operators around the node; the definition has it, too, unless it is too old.
-        where: The node, for messages.
-
-    Raises:
-        ModelError: If it has an attribute that the operator does not have, or one of the wrong kind.
-        TypeInferenceError: If the operands do not fit the definition.
-    """
-    definition = _DEFINITIONS[op]
-    definition.check_attributes(op, attrs, where)
-    if definition.required - attrs.keys() or len(operands) < definition.least_operands:
-        return None
-    if definition.operands is not None and len(operands) > definition.operands:
-        return None
-    graph = Graph(op, infer=infer_node_types, opsets={"": max(opset, definition.since), OWN: 1})
-    formals = []
-    for value in operands:
-        formal = graph.add_input(
-            graph.fresh("x" if value is None else value.name), UNKNOWN if value is None else value.type
-        )
-        formals.append(None if value is None else formal)
-    body = Body(graph)
-    try:
-        given = definition.function(
-            body, *formals, **{k: v.decode() if isinstance(v, bytes) else v for k, v in attrs.items()}
-        )
-    except (_NotCoveredError, ArithmeticError):
-        return None
-    results = [given] if isinstance(given, Value) else list(given)
-    if not 0 < outputs <= len(results):
-        return None
-    graph.set_outputs(results[:outputs])
-    return graph
-
-
-class _NotCoveredError(Exception):
-    """A part of a definition does not cover its operands or attributes."""
-
-
-def covered(condition: object) -> None:
-    """Leave a definition whose form does not cover the operands or attributes."""
-    if not condition:
-        raise _NotCoveredError
 
 
 # Activations.
@@ -249,11 +61,11 @@ def _activated(b: Body, x: Value, activation: str, alpha: float | None, beta: fl
     if activation in ("", "Relu", "Sigmoid", "Tanh", "Softplus", "Softsign", "HardSwish"):
         return b(activation, x) if activation else x
     if alpha is None:
-        raise _NotCoveredError
+        raise NotCoveredError
     if activation in ("LeakyRelu", "Elu", "ThresholdedRelu"):
         return b(activation, x, alpha=alpha)
     if beta is None or activation not in ("HardSigmoid", "Clip"):
-        raise _NotCoveredError
+        raise NotCoveredError
     if activation == "HardSigmoid":
         return b(activation, x, alpha=alpha, beta=beta)
     return b("Clip", x, b.like(x, alpha), b.like(x, beta))
@@ -553,7 +365,7 @@ def _rotary_embedding(
     if x.rank == 3 and not num_heads:
         half, width = (None if not v.shape else v.shape[-1] for v in (cos_cache, x))
         if not isinstance(half, int) or not half or not isinstance(width, int):
-            raise _NotCoveredError
+            raise NotCoveredError
         num_heads = width // (2 * half)
     if position_ids.rank == 1:
         position_ids = _following(

@@ -22,9 +22,9 @@ import onnx
 from onnx import defs, helper
 
 from tinycomp.errors import ModelError, UnsupportedError
+from tinycomp.frontend.extension import is_extension_call
 from tinycomp.frontend.inlining import without_calls
 from tinycomp.frontend.loading import newest_opsets, shown
-from tinycomp.frontend.microsoft import is_extension_call
 from tinycomp.frontend.onnx_import import OP_KEY, TARGET_KEY
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.proto import attribute_to_proto, schema, tensor_to_proto, type_to_proto

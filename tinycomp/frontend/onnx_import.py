@@ -23,11 +23,10 @@ import onnx
 from numpy.typing import NDArray
 
 from tinycomp.errors import ModelError, TinycompWarning, TypeInferenceError, UnsupportedError, did_you_mean
-from tinycomp.frontend import machine_learning  # noqa: F401 - it registers definitions
+from tinycomp.frontend.extension import extension, is_extension
 from tinycomp.frontend.external_data import ExternalData
 from tinycomp.frontend.functions import FunctionTable, LocalFunction, resolve
 from tinycomp.frontend.loading import LoadedModel, check_text, check_texts, load_model, normal_domain, opset_imports
-from tinycomp.frontend.microsoft import extension, is_extension
 from tinycomp.frontend.naming import (
     MAX_NESTING,
     check_nesting,
@@ -457,7 +456,7 @@ def _import_extension(scope: Scope, node: onnx.NodeProto, context: Context, labe
     draft.attrs = {a.name: attribute_from_proto(a, where, context.read_external) for a in attributes}
     draft.sources = (label,)
     outputs = result_names(node, 0)
-    body = extension(draft.op, draft.inputs, draft.attrs, len(outputs), context.opsets.get("", 1), where)
+    body = extension(draft, len(outputs), context.opsets.get("", 1), where)
     if body is not None:
         insert(scope, draft, outputs, context, bodies={"body": body})
     return body is not None

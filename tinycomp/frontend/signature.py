@@ -175,7 +175,7 @@ def find_signature(op: str, domain: str, opsets: Mapping[str, int], where: str) 
         UnsupportedError: If the domain is neither known nor imported.
     """
     known = newest_opsets()
-    if domain in OWN_DOMAINS or (OPS.find(op, domain) is not None and domain not in known):
+    if domain in OWN_DOMAINS or ((domain, op) in OPS.operators and domain not in known):
         return None
     if domain not in known:
         if domain in opsets:

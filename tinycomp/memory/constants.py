@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Sequence, Set
 from pathlib import Path
@@ -144,6 +143,8 @@ def _append(file: IO[bytes], array: Array) -> int:
 
 def _nameless_file() -> IO[bytes]:
     """Open a file in the first folder that takes one: tinycomp's own, which is rarely in memory, else the system's."""
+    import tempfile  # not before: few modules have constants that are worth a file
+
     refusal = OSError("there is no folder for it")
     for folder in _folders():
         try:
@@ -154,6 +155,8 @@ def _nameless_file() -> IO[bytes]:
 
 
 def _folders() -> Iterator[str]:
+    import tempfile
+
     own = cache_folder()
     with contextlib.suppress(OSError):
         own.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,7 +1,8 @@
 """Operators: what is true of each on every machine, and the two host tiers that can run it.
 
-:data:`OPS` holds a record per operator and version. :func:`bind` turns a node into a function of arrays, with the numpy
-kernel of its record where there is one (tier ``"numpy"``), else with ``onnx.reference`` (tier ``"reference"``).
+:data:`OPS` holds a record per operator and version; it imports the family of an operator that it is asked about.
+:func:`bind` turns a node into a function of arrays, with the numpy kernel of its record where there is one (tier
+``"numpy"``), else with ``onnx.reference`` (tier ``"reference"``).
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,48 +18,23 @@ from onnx import defs
 from tinycomp.errors import ExecutionError, TinycompError, UnsupportedError, did_you_mean
 from tinycomp.ir.graph import Node
 from tinycomp.ir.types import TensorType, Type, tensor
+from tinycomp.lazy import LazyTable
 from tinycomp.memory.budget import reserve
-from tinycomp.ops.record import Kernel, OpFamily, OpRecord, OpTable
+from tinycomp.ops.families import FAMILIES
+from tinycomp.ops.record import Kernel, OpFamily, OpRecord, OpTable, heads
 
 if TYPE_CHECKING:
     from tinycomp.ops.reference import Bound
 
 __all__ = ["OPS", "OpFamily", "OpRecord", "OpTable", "bind", "is_opaque", "unknown_domain"]
 
-FAMILIES = (
-    "activation",
-    "attention",
-    "cast",
-    "control_flow",
-    "conv",
-    "creation",
-    "detection",
-    "distance",
-    "elementwise",
-    "fourier",
-    "grouped_attention",
-    "indexing",
-    "internal",
-    "loss",
-    "maps",
-    "matmul",
-    "movement",
-    "norm",
-    "pool",
-    "quantize",
-    "recurrent",
-    "reduction",
-    "resize",
-    "sampling",
-    "sequence",
-    "shape",
-    "svm",
-    "text",
-    "trees",
+OPS = OpTable(
+    LazyTable(
+        __name__,
+        {family: heads(operators) for family, operators in FAMILIES.items()},
+        lambda module: module.FAMILY.operators,
+    )
 )
-"""The modules that hold the records, one per family of operators; each has its records in ``FAMILY``."""
-
-OPS = OpTable(import_module(f"{__name__}.{family}").FAMILY for family in FAMILIES)
 
 # Operators that stack what their body returns, and need its types where it never runs.
 _STACKING = frozenset({"Loop", "Scan"})
@@ -158,7 +133,7 @@ def is_opaque(node: Node) -> bool:
 
     Such a node can be imported, and only a target can run it.
     """
-    if node.is_call or OPS.find(node.op, node.domain) is not None:
+    if node.is_call or (node.domain, node.op) in OPS.operators:
         return False
     return node.domain not in _known_domains()  # asked last: collecting the domains takes long
 

@@ -89,6 +89,7 @@ def constant_of_shape(shape: Array, *, value: Array | None = None) -> Array:
 
 @FAMILY.check("ConstantOfShape")
 def _check_constant(facts: Facts) -> None:
+    facts.require_shape(0)
     sizes, value = facts.const(0), facts.attr("value")
     if sizes is not None and sizes.size and int(sizes.min()) < 0:
         facts.fail("a size is negative", expected="sizes of 0 or more", found=sizes.tolist())

@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TypeGuard
 
 from tinycomp.errors import TypeInferenceError, did_you_mean
 from tinycomp.ir.graph import Node
+from tinycomp.ir.proto import MAX_RANK
 from tinycomp.ir.types import Dim, TensorType
 from tinycomp.ops.numeric import Array
 from tinycomp.symbolic import Size, broadcast
@@ -113,6 +114,12 @@ class Facts:
         if rank != 1:
             self.fail(f"{what} is not a vector", expected="one dimension", found=self._type(index))
         self.require_size(index, 0, size, what)
+
+    def require_shape(self, index: int) -> None:
+        """Refuse an operand whose elements are the sizes of a result and that has more than a tensor has dimensions."""
+        count = self.dim(index, 0)
+        if count is not None and count > MAX_RANK:
+            self.fail("too many dimensions", expected=f"up to {MAX_RANK} sizes", found=self._type(index))
 
     def require_broadcast(self, index: int, to: Sequence[Dim], what: str) -> None:
         """Refuse an operand that does not broadcast to a shape without changing it."""

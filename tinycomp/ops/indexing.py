@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from tinycomp.ops.record import OpFamily, Sizes
 from tinycomp.symbolic import Size, product
 
 FAMILY = OpFamily("indexing")
+_objects: Any = importlib.import_module("tinycomp.ops._objects")
 
 
 @FAMILY.op("Gather", traits={"movement", "silent"})
@@ -34,6 +37,16 @@ def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
         fix_indices(indices, x.shape[fixed], "Gather")
         raise
     return found if isinstance(found, np.ndarray) else np.asarray(found, x.dtype)
+
+
+@FAMILY.objects("Gather")
+def _gathered_objects(node: Node) -> Callable[[Any], Any] | None:
+    """Return what looks up texts of a constant table, which is how classes become their names."""
+    table = None if node.inputs[0] is None else node.inputs[0].const
+    if not isinstance(table, np.ndarray) or table.dtype != object or table.ndim != 1:
+        return None
+    found: Callable[[Any], Any] = _objects.table_of(table.tolist(), np.empty, table.dtype)
+    return found
 
 
 @FAMILY.plain_type("Gather", least=2, dtypes=None)
@@ -305,7 +318,7 @@ def group_slices(x: Array, *, axis: int) -> tuple[Array, Array]:
     follows from these two.
     """
     count = x.shape[axis]
-    rows = np.moveaxis(x, axis, 0).reshape(count, -1).astype(compute_dtype(x.dtype), copy=False)
+    rows = np.moveaxis(x, axis, 0).reshape(count, x.size // max(count, 1)).astype(compute_dtype(x.dtype), copy=False)
     first, rank = np.zeros(count, np.int64), np.zeros(count, np.int64)
     if count and rows.shape[1]:
         order = np.lexsort(rows.T[::-1])
@@ -318,20 +331,21 @@ def group_slices(x: Array, *, axis: int) -> tuple[Array, Array]:
 
 @FAMILY.op("Unique")
 def unique(x: Array, *, axis: int | None = None, sorted: int = 1) -> tuple[Array, Array, Array, Array]:  # noqa: A002
-    """Return distinct elements (or slices along ``axis``), their first indices, the inverse map, and the counts."""
-    wide = x.astype(compute_dtype(x.dtype), copy=False)
-    fixed = None if axis is None else fix_axis(axis, x.ndim, "Unique")
-    reserve([x.size if fixed is None else x.shape[fixed]], 3 * 8, "Unique")
-    text = x.astype(np.str_) if x.dtype == object else wide
-    values, first, inverse, counts = np.unique(text, True, True, True, axis=fixed, equal_nan=False)
-    inverse = inverse.reshape(-1)
+    """Return distinct elements (or slices along ``axis``), their first indices, the inverse map, and the counts.
+
+    NaN is equal to NaN, and the last.
+    """
+    slices, fixed = (x.reshape(-1), 0) if axis is None else (x, fix_axis(axis, x.ndim, "Unique"))
+    reserve([slices.shape[fixed]], 3 * 8, "Unique")
+    first_equal, group = group_slices(slices.astype(np.str_) if x.dtype == object else slices, axis=fixed)
+    first = np.zeros(group.max(initial=-1) + 1, np.int64)
+    first[group] = first_equal
     if not sorted:
-        order = np.argsort(first, kind="stable")
-        rank = np.empty_like(order)
-        rank[order] = np.arange(order.size)
-        first, counts, inverse = first[order], counts[order], rank[inverse]
-        values = values[order] if fixed is None else values.take(order, fixed)
-    return values.astype(x.dtype), first.astype(np.int64), inverse.astype(np.int64), counts.astype(np.int64)
+        order = np.argsort(first)
+        place = np.empty_like(order)
+        place[order] = np.arange(order.size)
+        first, group = first[order], place[group]
+    return slices.take(first, fixed), first, group, np.bincount(group, minlength=first.size).astype(np.int64)
 
 
 @FAMILY.sizes("OneHot")

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tinycomp.errors import ExecutionError, ModelError
+from tinycomp.ir.graph import Node
 from tinycomp.memory.budget import reserve
 from tinycomp.ops.cast import cast_array
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.record import OpFamily
 
-_maps: Any = importlib.import_module("tinycomp.ops._maps")
+_objects: Any = importlib.import_module("tinycomp.ops._objects")
 
 FAMILY = OpFamily("maps")
 _ML = "ai.onnx.ml"
@@ -318,10 +319,18 @@ def zip_map(
             "ZipMap: bad labels", expected="classlabels_int64s or classlabels_strings", found="both or none"
         )
     labels: Sequence[Any] = classlabels_int64s or classlabels_strings
-    rows: list[dict[Any, float]] | None = _maps.rows(labels, x)
+    rows: list[dict[Any, float]] | None = _objects.rows_of(labels)(x)
     if rows is None:
         raise ExecutionError(
             "ZipMap: the labels do not fit the columns", expected=f"floats [n, {len(labels)}]",
             found=f"{x.dtype.name} {list(x.shape)}",
         )  # fmt: skip
+    return rows
+
+
+@FAMILY.objects("ZipMap", domain=_ML)
+def _rows_of_labels(node: Node) -> Callable[[Any], Any] | None:
+    """Return what makes the rows, unless the kernel would refuse the labels."""
+    numbers, names = (node.attrs.get(f"classlabels_{kind}") for kind in ("int64s", "strings"))
+    rows: Callable[[Any], Any] | None = _objects.rows_of(numbers or names) if bool(numbers) != bool(names) else None
     return rows

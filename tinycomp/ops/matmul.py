@@ -225,8 +225,9 @@ def _check_einsum(facts: Facts) -> None:
         facts.fail(error.message, expected=error.expected, found=error.found)
 
 
-@FAMILY.sizes("MatMul", "MatMulInteger", "QLinearMatMul")
-def _matmul_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+@FAMILY.sizes("MatMul")
+def matmul_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
+    """Give the shape of a product, quantised ones among them."""
     a, b = shapes[0], shapes[3 if node.op == "QLinearMatMul" else 1]
     if a is None or b is None or not a or not b:
         return [None]

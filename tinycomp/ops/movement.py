@@ -293,6 +293,7 @@ def expand(x: Array, shape: Array) -> Array:
 
 @FAMILY.check("Expand")
 def _check_expanded_sizes(facts: Facts) -> None:
+    facts.require_shape(1)
     wanted = facts.const(1)
     if wanted is not None and wanted.size and int(wanted.min()) < 0:
         facts.fail("a size is negative", expected="sizes of 0 or more", found=wanted.tolist())

@@ -16,7 +16,7 @@ import onnx
 from tinycomp.errors import ModelError
 from tinycomp.ir.graph import Node
 from tinycomp.ops.facts import Check, Facts, Operand
-from tinycomp.ops.matmul import matmul_macs
+from tinycomp.ops.matmul import matmul_macs, matmul_sizes
 from tinycomp.ops.numeric import (
     Array,
     compute_dtype,
@@ -327,6 +327,7 @@ def qlinear_matmul(
 
 
 FAMILY.check("QLinearMatMul")(positive_scales(1, 4, 6))
+FAMILY.sizes("MatMulInteger", "QLinearMatMul")(matmul_sizes)
 
 
 def _per_row(parameter: Array, a: Array) -> Array:

@@ -11,6 +11,9 @@ decorator; the function's signature mirrors the operator: positional parameters 
 
     FAMILY.plain_type("LeakyRelu")(type_of_first)
 
+The file and its operators are also listed in :data:`tinycomp.ops.families.FAMILIES`, by which it is found when one of
+them is asked for.
+
 Kernels never change their inputs and return one array, or a tuple of them, with exactly the dtypes that ONNX asks for.
 A kernel that behaves differently from some opset on is registered once per behaviour, with ``since=``.
 """
@@ -45,6 +48,8 @@ Sizes = tuple[Size | None, ...]
 SizeRule = Callable[[Node, Sequence[Sizes | None]], Sequence[Sizes | None]]
 """Gives the shapes of a node's results from those of its operands (None where a rank is not known or an operand is
 absent): see :meth:`OpFamily.sizes`."""
+ObjectRule = Callable[[Node], "Callable[[Any], Any] | None"]
+"""Gives the function that makes a node's result: see :meth:`OpFamily.objects`."""
 PlainTypeFunction = Callable[[Node, Sequence[Operand]], Operand | None]
 _K = TypeVar("_K", bound=Kernel)
 _C = TypeVar("_C", bound=Check)
@@ -151,22 +156,40 @@ class PlainTypeRule(NamedTuple):
 
 
 @dataclass
+class Operator:
+    """What a family says of one operator.
+
+    Attributes:
+        records: One per version from which on it behaves differently, the newest first.
+        checks: What refuses its nodes before they run, in the order to ask.
+        plain_type: The rule for the type of its plain nodes.
+        sizes: The shapes of its results as expressions.
+        objects: What makes its result where that is a Python object.
+    """
+
+    records: list[OpRecord] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    plain_type: PlainTypeRule | None = None
+    sizes: SizeRule | None = None
+    objects: ObjectRule | None = None
+
+
 class OpFamily:
     """What one family file says of its operators, filled by its decorators while the file is imported.
 
-    Attributes:
+    Args:
         name: The name of the file.
-        records: A record per operator and version.
-        checks: By operator of ONNX's own domain: what refuses nodes before they run, in the order to ask.
-        plain_types: By operator of ONNX's own domain: the rule for the type of its plain nodes.
-        size_rules: By domain and operator: the shapes of results as expressions.
+
+    Attributes:
+        operators: By domain and name.
     """
 
-    name: str
-    records: list[OpRecord] = field(default_factory=list)
-    checks: dict[str, list[Check]] = field(default_factory=dict)
-    plain_types: dict[str, PlainTypeRule] = field(default_factory=dict)
-    size_rules: dict[tuple[str, str], SizeRule] = field(default_factory=dict)
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.operators: dict[tuple[str, str], Operator] = {}
+
+    def _of(self, name: str, domain: str = "") -> Operator:
+        return self.operators.setdefault((domain, name), Operator())
 
     def op(
         self,
@@ -185,12 +208,15 @@ class OpFamily:
         assert chosen <= TRAITS.keys(), chosen - TRAITS.keys()
 
         def register(kernel: _K) -> _K:
-            self.records += [
-                OpRecord(
-                    name, domain, since, kernel, type_rule, macs, chosen, self.name, body_rule, row_bound, row_axis
+            for name in names:
+                records = self._of(name, domain).records
+                assert all(record.since != since for record in records), f"{name} is registered twice"
+                records.append(
+                    OpRecord(
+                        name, domain, since, kernel, type_rule, macs, chosen, self.name, body_rule, row_bound, row_axis
+                    )
                 )
-                for name in names
-            ]
+                records.sort(key=lambda record: -record.since)
             return kernel
 
         return register
@@ -200,7 +226,7 @@ class OpFamily:
 
         def register(check: _C) -> _C:
             for name in names:
-                self.checks.setdefault(name, []).append(check)
+                self._of(name).checks.append(check)
             return check
 
         return register
@@ -225,7 +251,8 @@ class OpFamily:
 
         def register(function: _P) -> _P:
             rule = PlainTypeRule(function, least, least if most is None else most, since, dtypes)
-            self.plain_types.update(dict.fromkeys(names, rule))
+            for name in names:
+                self._of(name).plain_type = rule
             return function
 
         return register
@@ -238,44 +265,56 @@ class OpFamily:
         """
 
         def register(rule: SizeRule) -> SizeRule:
-            self.size_rules.update({(domain, name): rule for name in names})
+            for name in names:
+                self._of(name, domain).sizes = rule
+            return rule
+
+        return register
+
+    def objects(self, *names: str, domain: str = "") -> Callable[[ObjectRule], ObjectRule]:
+        """Register the decorated function as what finds a shorter way to results of ``names`` that are Python objects.
+
+        For nodes whose only result they are, it returns a function of the only operand that is no constant, an array
+        in contiguous memory. That makes the same objects as the kernel, new in every call, or returns None, and the
+        kernel says what is wrong.
+        """
+
+        def register(rule: ObjectRule) -> ObjectRule:
+            for name in names:
+                self._of(name, domain).objects = rule
             return rule
 
         return register
 
 
 class OpTable:
-    """An immutable index of what the families say.
+    """Answer questions about operators.
 
     Attributes:
-        checks: By operator of ONNX's own domain: what refuses nodes before they run, in the order to ask.
-        plain_types: By operator of ONNX's own domain: the rule for the type of its plain nodes.
+        operators: What the families say, by domain and name; see :class:`tinycomp.lazy.LazyTable`.
     """
 
-    def __init__(self, families: Iterable[OpFamily]) -> None:
-        index: dict[tuple[str, str], list[OpRecord]] = {}
-        self.checks: dict[str, tuple[Check, ...]] = {}
-        self.plain_types: dict[str, PlainTypeRule] = {}
-        self.size_rules: dict[tuple[str, str], SizeRule] = {}
-        for family in families:
-            assert self.checks.keys().isdisjoint(family.checks), f"{family.name} checks what another family checks"
-            self.checks |= {name: tuple(checks) for name, checks in family.checks.items()}
-            self.plain_types |= family.plain_types
-            self.size_rules |= family.size_rules
-            for record in family.records:
-                index.setdefault((record.domain, record.name), []).append(record)
-        for records in index.values():
-            records.sort(key=lambda r: r.since, reverse=True)
-            assert len({r.since for r in records}) == len(records), f"{records[0].name} is registered twice"
-        self._index = index
+    def __init__(self, operators: Mapping[tuple[str, str], Operator]) -> None:
+        self.operators = operators
+
+    def of(self, name: str, domain: str = "") -> Operator | None:
+        """Return what is said of an operator, or None."""
+        return self.operators.get((domain, name))
 
     def find(self, name: str, domain: str = "", version: int = 1 << 30) -> OpRecord | None:
         """Return the record in force at ``version``, or None."""
-        for record in self._index.get((domain, name), ()):
+        operator = self.of(name, domain)
+        for record in () if operator is None else operator.records:
             if record.since <= version:
                 return record
         return None
 
     def all(self) -> list[OpRecord]:
-        """Return every record, sorted by domain, name and version."""
-        return [record for key in sorted(self._index) for record in reversed(self._index[key])]
+        """Return every record, sorted by domain, name and version; that imports all families."""
+        return [record for key in sorted(self.operators) for record in reversed(self.operators[key].records)]
+
+
+def heads(names: str) -> list[tuple[str, str]]:
+    """Return domains and names of the operators in a text such as ``"Conv com.vendor::Op"``."""
+    parts = (name.rpartition("::") for name in names.split())
+    return [(domain, name) for domain, _, name in parts]

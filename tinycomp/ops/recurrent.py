@@ -14,6 +14,7 @@ import numpy as np
 
 from tinycomp.errors import ExecutionError, ModelError, did_you_mean
 from tinycomp.ir.graph import Node
+from tinycomp.memory.budget import check_time, current
 from tinycomp.ops.facts import Facts
 from tinycomp.ops.numeric import Array, compute_dtype, node_shape, quiet
 from tinycomp.ops.record import OpFamily
@@ -227,7 +228,9 @@ def _run_direction(problem: Problem, way: int, inputs: Array, step: Step) -> tup
     state = tuple(s[way] for s in problem.states)
     ragged = bool((problem.lengths < len(inputs)).any())
     history = np.zeros((*inputs.shape[:2], problem.hidden), dtype=inputs.dtype)
+    limits = current()
     for t in range(len(inputs) if history.size else 0):
+        check_time(limits)
         fresh = step(inputs[t], state)
         if ragged:
             alive = (t < problem.lengths)[:, None]

@@ -16,14 +16,15 @@ from tinycomp.symbolic import Size, dimension, substitute, symbol
 
 
 @functools.cache
-def _counting() -> frozenset[tuple[str, str]]:
-    """Return the operators with a bound: so few that whole graphs are passed over at once."""
-    return frozenset((record.domain, record.name) for record in OPS.all() if record.row_bound is not None)
+def _may_count(op: str, domain: str) -> bool:
+    """Tell whether any version of an operator has a bound: so few do that whole graphs are passed over at once."""
+    operator = OPS.of(op, domain)
+    return operator is not None and any(record.row_bound is not None for record in operator.records)
 
 
 def counts_rows(node: Node) -> bool:
     """Tell whether only a run shows how many rows the node's results have, and there is a bound for them."""
-    if (node.domain, node.op) not in _counting():
+    if not _may_count(node.op, node.domain):
         return False
     record = record_of(node)
     return record is not None and record.row_bound is not None

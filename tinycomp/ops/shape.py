@@ -93,6 +93,7 @@ def _reshaped_unknown(operand: Operand, sizes: Sequence[int]) -> Operand | None:
 def _check_reshape(facts: Facts) -> None:
     if (facts.rank(1) or 1) != 1:
         facts.fail("the shape is not a vector", expected="one dimension", found=f"{facts.rank(1)}")
+    facts.require_shape(1)
     wanted, sizes = facts.ints(1, "shape"), facts.sizes(0)
     if wanted is None or sizes is None:
         return

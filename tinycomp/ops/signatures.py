@@ -58,11 +58,11 @@ def signature(op: str, domain: str) -> Signature:
 
 def unknown_operator(op: str, domain: str) -> str | None:
     """Return a hint if there is no such operator in a domain whose operators are all known, else None."""
-    if domain not in _CLOSED or OPS.find(op, domain) is not None or schema(op, domain, _NEWEST) is not None:
+    if domain not in _CLOSED or (domain, op) in OPS.operators or schema(op, domain, _NEWEST) is not None:
         return None
-    names = {record.name for record in OPS.all() if record.domain == domain}
+    names = {name for own_domain, name in OPS.operators if own_domain == domain}
     names |= {each.name for each in defs.get_all_schemas() if each.domain == domain}
-    elsewhere = next((r.domain for r in OPS.all() if r.name == op and r.domain), "")
+    elsewhere = min((own_domain for own_domain, name in OPS.operators if name == op and own_domain), default="")
     if elsewhere:
         return f'Did you mean "{elsewhere}::{op}"?'
     return did_you_mean(op, sorted(names)) or "Operators of other domains are written with these: com.vendor::Op."

@@ -64,7 +64,8 @@ def _with_sizes(node: Node, types: list[Type]) -> list[Type]:
 
 
 def _sized(node: Node, types: list[Type]) -> list[Type]:
-    rule = OPS.size_rules.get((node.domain, node.op))
+    operator = OPS.of(node.op, node.domain)
+    rule = None if operator is None else operator.sizes
     if rule is None:
         return types
     operands = [None if v is None or v.shape is None else _sizes_of(v.shape) for v in node.inputs]
@@ -134,10 +135,10 @@ def check_node(node: Node) -> None:
     Raises:
         TypeInferenceError: If one of its attributes, constants or shapes contradicts its operator or another of them.
     """
-    checks = None if node.domain else OPS.checks.get(node.op)
-    if checks is not None:
+    operator = OPS.of(node.op, node.domain)
+    if operator is not None and operator.checks:
         facts = Facts(node)
-        for check in checks:
+        for check in operator.checks:
             check(facts)
 
 
@@ -147,8 +148,9 @@ def plain_types(node: Node) -> Sequence[TensorType] | None:
     Args:
         node: A node that has passed the checks of its operator.
     """
-    rule = OPS.plain_types.get(node.op)
-    if rule is None or node.domain or node.version < rule.since or len(node.outputs) != 1:
+    operator = OPS.of(node.op, node.domain)
+    rule = None if operator is None else operator.plain_type
+    if rule is None or node.version < rule.since or len(node.outputs) != 1:
         return None
     if node.attrs and not node.attrs.keys() <= _attributes(node.op, node.version):
         return None

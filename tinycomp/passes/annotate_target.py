@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from tinycomp.frontend.quantized_definition import take_apart
+from tinycomp.frontend.quantized_layer import take_apart
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.passes.base import Pass
 from tinycomp.remark import Remark

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field, replace
 
 from tinycomp.errors import TinycompError
 from tinycomp.frontend.definition import defines, definition, is_defined_by_others
-from tinycomp.frontend.quantized_definition import PRODUCT, is_quantized_product, layer_definition
+from tinycomp.frontend.quantized_layer import PRODUCT, is_quantized_product, layer_definition
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import Type, refine
 from tinycomp.ops import OPS
@@ -46,6 +46,7 @@ from tinycomp.remark import Remark
 from tinycomp.rewrite.composites import outline_whole
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.target import Policy, Target, find_all
+from tinycomp.target.target import composites_for
 
 _DOMAIN = "tinycomp.definition"
 _TIDY: tuple[Pass, ...] = (
@@ -159,7 +160,7 @@ def _expansion(node: Node, targets: Sequence[Target], remarks: list[Remark]) -> 
 
 def _composed(layer: Graph, node: Node, target: Target) -> tuple[Graph | None, str]:
     """Return a quantised layer as one composite of ``target``, or why it is none."""
-    if outline_whole(layer, target.composites) is None:
+    if outline_whole(layer, composites_for(target, layer)) is None:
         MergeComposite(target).run(layer)  # which also says why
     composite = layer.outputs[0].producer
     if composite is None or not composite.is_composite or len(layer) > 1:

@@ -295,7 +295,10 @@ def _from_sizes(node: Node) -> list[np.ndarray] | None:
         elif shape is None or not all(isinstance(element, int) for element in elements):
             return None
         elif len(elements) == math.prod(shape):
-            arrays.append(np.array(elements, numpy_dtype(value.dtype)).reshape(shape))
+            try:
+                arrays.append(np.array(elements, numpy_dtype(value.dtype)).reshape(shape))
+            except OverflowError:  # the product of declared sizes is no number of the type
+                return None
         else:  # the model declares another size than there is
             return None
     return arrays

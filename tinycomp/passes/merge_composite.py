@@ -11,7 +11,7 @@ from tinycomp.remark import Remark
 from tinycomp.rewrite.composites import Composite, Selection, outline_all
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.target import Policy, Target, find
-from tinycomp.target.target import OpRule
+from tinycomp.target.target import OpRule, composites_for
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def merge_for(target: Target, graph: Graph, barred: Mapping[Node, str], remarks:
     Returns:
         The composites.
     """
-    return _merge(graph, target.composites, target.rules_for, barred, remarks)
+    return _merge(graph, composites_for(target, graph), target.rules_for, barred, remarks)
 
 
 def _no_rules(node: Node) -> Sequence[OpRule]:

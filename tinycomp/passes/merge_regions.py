@@ -27,10 +27,12 @@ from tinycomp.passes.region_search import HOST, Problem, RegionSearch
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.rewrite.traits import is_barrier, is_structural
-from tinycomp.target import Policy, Region, Split, Target, find_all
+from tinycomp.target import Policy, Target, find_all
 
 if TYPE_CHECKING:
     import networkx as nx
+
+    from tinycomp.target import Split
 else:
     nx = LazyModule("networkx")
 
@@ -429,6 +431,8 @@ class _RegionChecks:
         target = self._targets.get(nodes[0].target or "")
         if target is None:
             return None
+        from tinycomp.target.region import Region  # not before: few targets have checks
+
         key = frozenset(nodes)
         if key not in self._answers:
             self._answers[key] = target.judge(Region.of(graph, nodes))
@@ -444,7 +448,7 @@ class _RegionChecks:
         wanted: dict[Dependency, str] = {}
         for nodes in regions:
             answer = self._answer(graph, nodes)
-            if isinstance(answer, Split):
+            if answer is not None and not isinstance(answer, str):
                 inside = set(nodes)
                 ends = [(_producer(value), user) for value in answer.values for user in value.users if user in inside]
                 wanted |= dict.fromkeys(ends, answer.reason)

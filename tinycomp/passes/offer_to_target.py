@@ -49,7 +49,7 @@ from types import MappingProxyType
 import numpy as np
 
 from tinycomp.frontend.definition import is_defined_by_others
-from tinycomp.frontend.quantized_definition import take_apart
+from tinycomp.frontend.quantized_layer import take_apart
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.passes.annotate_target import annotate_for
 from tinycomp.passes.base import Pass

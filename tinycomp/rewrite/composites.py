@@ -12,13 +12,27 @@ import itertools
 import sys
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from tinycomp.errors import PatternError
 from tinycomp.ir.graph import COMPOSITE, Graph, Node, Value
+from tinycomp.memory.locks import Lock
 from tinycomp.remark import Remark, reject
-from tinycomp.rewrite.matcher import Check, Feasibility, Match, Pattern, Search, find, judge, may_start, pattern
+from tinycomp.rewrite.matcher import (
+    Check,
+    Feasibility,
+    Match,
+    Pattern,
+    Search,
+    always_holds,
+    find,
+    judge,
+    may_start,
+    pattern,
+)
 from tinycomp.rewrite.pattern import Head
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.rewrite.traits import is_duplicable, is_structural
@@ -70,6 +84,63 @@ class Composite:
     def match(self, node: Node, graph: Graph | None = None) -> Match | Remark:
         """Return the first match at ``node`` that the predicates accept, or a remark on the one that came furthest."""
         return find(self.pattern, node, graph, self.predicates)
+
+
+class CompositeGroup:
+    """Composites that are described once there is a graph in which they may match.
+
+    To trace patterns takes longer than to match most of them, and so does importing what they belong to. So a target
+    with many says without which operators none of a group matches.
+
+    Args:
+        names: What they are called, in the order in which they are tried.
+        needs: Operators, and instead of which others: every match of each composite holds one out of every set.
+        describe: Returns the composites.
+
+    Attributes:
+        names: What they are called.
+        needs: The operators without which none of them matches.
+    """
+
+    def __init__(
+        self, names: Sequence[str], needs: Iterable[Iterable[Head]], describe: Callable[[], Sequence[Composite]]
+    ) -> None:
+        self.names = tuple(names)
+        self.needs = tuple(map(frozenset, needs))
+        self._describe = describe
+        self._described: tuple[Composite, ...] = ()
+        self._lock = Lock()
+
+    @property
+    def composites(self) -> Sequence[Composite]:
+        """The composites; they are described when somebody first asks.
+
+        Raises:
+            PatternError: If their names are others, or one can match without the operators.
+        """
+        with self._lock:
+            if not self._described:
+                self._described = tuple(self._describe())
+                self._check()
+            return self._described
+
+    def may_match(self, operators: AbstractSet[Head]) -> bool:
+        """Tell whether there may be a match in a graph that has these operators."""
+        return not any(map(operators.isdisjoint, self.needs))
+
+    def _check(self) -> None:
+        names = tuple(composite.name for composite in self._described)
+        if names != self.names:
+            raise PatternError(
+                "a group of composites has other names", expected=", ".join(self.names), found=", ".join(names)
+            )
+        for composite, needed in itertools.product(self._described, self.needs):
+            if not any(always_holds(output, needed) for output in composite.pattern.outputs):
+                raise PatternError(
+                    "a composite can match without the operators of its group",
+                    where=composite.qualified_name,
+                    expected=f"one of {', '.join(sorted(op for _, op in needed))} in every match",
+                )
 
 
 # Choosing matches --------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, cast, overload
 
@@ -322,6 +322,24 @@ def _required_ops(outputs: Sequence[ValuePattern]) -> set[ValuePattern]:
             seen.add(item)
             stack.extend(item.required())
     return {p for p in seen if isinstance(p, OpPattern)}
+
+
+def always_holds(pattern: ValuePattern, heads: Collection[Head]) -> bool:
+    """Tell whether every match of a pattern holds one of these operators at least."""
+    holds: dict[ValuePattern, bool] = {}
+    stack = [pattern]
+    while stack:
+        item = stack[-1]
+        children = item.operands if isinstance(item, OpPattern) else item.children()  # no nested graphs
+        waiting = [child for child in children if child not in holds]
+        if waiting:
+            stack += waiting
+            continue
+        below = [holds[child] for child in children]
+        if isinstance(item, OpPattern) and item.names is not None and item.names <= set(heads):
+            below = [True]
+        holds[stack.pop()] = all(below) if isinstance(item, AnyOf) else any(below)
+    return holds[pattern]
 
 
 def _landmarks(pattern: ValuePattern, parts: list[tuple[ValuePattern, int]]) -> tuple[Landmark, ...]:

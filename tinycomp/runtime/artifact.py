@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tinycomp.errors import ArtifactError
+from tinycomp.lazy import LazyModule
 from tinycomp.memory.constants import Constants
 from tinycomp.memory.mapped import mapping_of
 from tinycomp.runtime.archive import Archive, damaged
-from tinycomp.runtime.blob import Blob
-from tinycomp.runtime.csource.source import CSource
-from tinycomp.runtime.diagram import Diagram
 from tinycomp.runtime.module import Module, ModuleParts
 from tinycomp.runtime.native.executor import Pool
 from tinycomp.runtime.native.processor import default_threads
@@ -28,6 +26,13 @@ from tinycomp.runtime.regions import NativeRegion, settled
 from tinycomp.runtime.report import Report
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.runtime.validate import Link, check_module, check_plan
+
+if TYPE_CHECKING:
+    from tinycomp.runtime import blob
+    from tinycomp.runtime.csource import source as c_source
+    from tinycomp.runtime.diagram import Diagram
+else:  # modules that are native through and through have none of these
+    blob, c_source = LazyModule("tinycomp.runtime.blob"), LazyModule("tinycomp.runtime.csource.source")
 
 _TEXTS, _SLOTS = ("label", "op", "tier"), ("reads", "writes", "frees")
 """The fields of a step, beside its sources and its program."""
@@ -106,11 +111,11 @@ def program_from_dict(data: Mapping[str, Any], archive: Archive) -> Program:
     return Program.from_dict(data, [archive.array(key) for key in data["constants"]])
 
 
-def generated_to_dict(generated: Program | CSource | Blob, archive: Archive) -> dict[str, Any]:
+def generated_to_dict(generated: Program | c_source.CSource | blob.Blob, archive: Archive) -> dict[str, Any]:
     """Return what a region became as JSON-able data, its constants stored in ``archive``."""
     if isinstance(generated, Program):
         return {"program": program_to_dict(generated, archive)}
-    if isinstance(generated, Blob):
+    if isinstance(generated, blob.Blob):
         about = {name: getattr(generated, name) for name in _BLOB}
         data = archive.store(np.frombuffer(generated.data, np.uint8))
         arrays = {name: archive.store(array) for name, array in generated.arrays.items()}
@@ -118,7 +123,7 @@ def generated_to_dict(generated: Program | CSource | Blob, archive: Archive) -> 
     return {"source": {**generated.to_dict(), "constants": [archive.store(c) for c in generated.constants]}}
 
 
-def generated_from_dict(data: Mapping[str, Any], archive: Archive) -> Program | CSource | Blob:
+def generated_from_dict(data: Mapping[str, Any], archive: Archive) -> Program | c_source.CSource | blob.Blob:
     """Return what :func:`generated_to_dict` described."""
     if "program" in data:
         return program_from_dict(data["program"], archive)
@@ -126,12 +131,12 @@ def generated_from_dict(data: Mapping[str, Any], archive: Archive) -> Program | 
         about = data["blob"]
         arrays = {str(name): archive.array(key) for name, key in about["arrays"].items()}
         contents = archive.array(about["data"]).tobytes()
-        return Blob(contents, arrays=arrays, **{name: about[name] for name in _BLOB})
+        return blob.Blob(contents, arrays=arrays, **{name: about[name] for name in _BLOB})
     source = data["source"]
-    return CSource.from_dict(source, [archive.array(key) for key in source["constants"]])
+    return c_source.CSource.from_dict(source, [archive.array(key) for key in source["constants"]])
 
 
-Describe = Callable[[Any, Plan, Mapping[str, int]], Diagram]
+Describe = Callable[[Any, Plan, Mapping[str, int]], "Diagram"]
 """Describes a partitioned graph and its plan for pictures, for sizes by symbol."""
 
 

@@ -75,6 +75,9 @@ def direct_start(plan: Plan, outputs: Sequence[TensorSpec]) -> Direct | None:
         return None
     if sorted(first.reads) != sorted(plan.input_slots):
         return None
+    whole = _direct_to_objects(plan, first.run.native, outputs)
+    if whole is not None:
+        return whole
     call = make_direct(first.run.native, [*map(plan.input_slots.index, first.reads)], range(len(first.writes)))
     if call is None:
         return None
@@ -109,6 +112,41 @@ def direct_start(plan: Plan, outputs: Sequence[TensorSpec]) -> Direct | None:
         return results
 
     return start
+
+
+def _direct_to_objects(plan: Plan, native: NativeProgram, outputs: Sequence[TensorSpec]) -> Direct | None:
+    """Return the short way through a plan whose steps make Python objects of what the first one computes, if it is so.
+
+    Nothing is left of a run to look at: every result is made in it, and of a size that is the model's.
+    """
+    first, others = plan.steps[0], plan.steps[1:]
+    specs = {slot: spec.shape for slot, spec in zip(first.writes, native.program.outputs, strict=True)}
+    slots = [*plan.output_slots]
+    if len({*slots}) < len(slots) or not {*slots} <= {*first.writes, *[step.writes[0] for step in others]}:
+        return None
+    for slot in (*first.writes, *[step.writes[0] for step in others]):
+        if slot not in slots:
+            slots.append(slot)
+    objects = []
+    for step in others:
+        read = [slot for slot in step.reads if plan.slots[slot] is None]
+        if step.make_objects is None or len(read) != 1 or len(step.writes) != 1 or read[0] not in specs:
+            return None
+        to = slots.index(step.writes[0])
+        if to < len(outputs) and not _has_shape(outputs[to], specs[read[0]]):
+            return None
+        objects.append((step.make_objects, slots.index(read[0]), to))
+    reads, writes = map(plan.input_slots.index, first.reads), map(slots.index, first.writes)
+    return make_direct(native, [*reads], [*writes], objects, len(outputs))
+
+
+def _has_shape(spec: TensorSpec, shape: Sequence[Any]) -> bool:
+    """Tell whether an output certainly is as the model says if it is of this shape."""
+    if spec.is_open:
+        return True
+    return spec.shape is not None and len(spec.shape) == len(shape) and all(
+        not isinstance(said, int) or said == size for said, size in zip(spec.shape, shape, strict=True)
+    )  # fmt: skip
 
 
 class Binding:

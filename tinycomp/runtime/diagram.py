@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-Position = tuple[int, ...]
-"""Where a step stands: its index in the plan, then the index of a body and of a step in it for each level below."""
+from tinycomp.runtime.plan import Position
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,15 +18,14 @@ from tinycomp.errors import FeedError, did_you_mean
 from tinycomp.memory.budget import limited
 from tinycomp.memory.locks import Lock
 from tinycomp.runtime.binding import Binding, bind_plan, check_bindable, copied_into, direct_call, direct_start
-from tinycomp.runtime.blob import Blob, BlobRegion
-from tinycomp.runtime.diagram import Diagram
-from tinycomp.runtime.files import write_file
 from tinycomp.runtime.plan import Plan, device_sets
-from tinycomp.runtime.report import Report
 from tinycomp.runtime.spec import TensorSpec, bind_symbols, check_feed, check_results, order_feeds
 
 if TYPE_CHECKING:
+    from tinycomp.runtime.blob import Blob
+    from tinycomp.runtime.diagram import Diagram
     from tinycomp.runtime.profile import Profile
+    from tinycomp.runtime.report import Report
     from tinycomp.runtime.requests import Requests, RunFuture
 
 Pack = Callable[[], bytes]
@@ -134,6 +133,8 @@ class Module:
     @property
     def blobs(self) -> dict[str, Blob]:
         """Return what was compiled for devices, by the symbols of the regions; those of open sizes are left out."""
+        from tinycomp.runtime.blob import BlobRegion  # not before: few modules have blobs
+
         return {step.op: step.run.blob for step in self._parts.plan.steps if isinstance(step.run, BlobRegion)}
 
     @property
@@ -353,6 +354,8 @@ class Module:
         Raises:
             WriteError: If there is no space or permission.
         """
+        from tinycomp.runtime.files import write_file  # not before: most programs write nothing
+
         write_file(Path(path), self.to_bytes())
 
     def to_bytes(self) -> bytes:

@@ -13,6 +13,9 @@ from tinycomp.errors import ExecutionError, MemoryLimitError, TinycompError
 from tinycomp.memory.budget import ENLARGE, check_time, current
 from tinycomp.runtime.spec import TensorSpec
 
+Position = tuple[int, ...]
+"""Where a step stands: its index in the plan, then the index of a body and of a step in it for each level below."""
+
 Run = Callable[[Sequence[Any]], Sequence[Any]]
 """Computes results from operands; both are arrays (or lists, dicts, None for the other kinds of ONNX values)."""
 
@@ -39,6 +42,8 @@ class Step:
         bodies: The plans of the bodies that ``run`` calls, for control flow.
         rebuild: Makes ``run`` anew with other plans for the bodies, which is how a profile looks into them.
         silent: Whether ``run`` computes nothing that numpy would warn of.
+        make_objects: Makes the only result, Python objects, of the only operand that is no constant, with less ado
+            than ``run``; gives None for what it leaves to that.
     """
 
     label: str
@@ -52,6 +57,7 @@ class Step:
     bodies: tuple[Plan, ...] = ()
     rebuild: Callable[[Sequence[Plan]], Run] | None = None
     silent: bool = False
+    make_objects: Callable[[Any], Any] | None = None
 
     def keep(self, results: Sequence[Any], slots: list[Any]) -> None:
         """Put the results into their slots, and empty those that nobody needs any more."""

@@ -25,11 +25,10 @@ from tinycomp.errors import OptionError
 from tinycomp.runtime.device.lanes import HOST
 from tinycomp.runtime.device.plan import DevicePlan
 from tinycomp.runtime.device.request import Span
-from tinycomp.runtime.diagram import Position
 from tinycomp.runtime.files import write_file
 from tinycomp.runtime.native.executor import NativeProgram
 from tinycomp.runtime.native.processor import peak_flops
-from tinycomp.runtime.plan import Plan, Step
+from tinycomp.runtime.plan import Plan, Position, Step
 from tinycomp.runtime.regions import NativeRegion, PerShape
 from tinycomp.runtime.tables import drawn, milliseconds, table
 from tinycomp.symbolic import evaluate

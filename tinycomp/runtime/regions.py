@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
@@ -19,7 +19,9 @@ from tinycomp.runtime.native.library import kernel_named
 from tinycomp.runtime.native.program import Array, Program
 from tinycomp.runtime.native.texts import TextBorder
 from tinycomp.runtime.plan import Plan, Run
-from tinycomp.runtime.rows import ArenaRow, BufferRow, CallRow
+
+if TYPE_CHECKING:
+    from tinycomp.runtime.rows import ArenaRow
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -169,6 +171,8 @@ def arenas(plan: Plan, path: tuple[int, ...] = ()) -> dict[tuple[int, ...], Aren
 
 
 def _arena(program: Program) -> ArenaRow:
+    from tinycomp.runtime.rows import ArenaRow, BufferRow, CallRow  # not before: few reports are read
+
     calls = [CallRow(call.kernel, call.source) for call in program.instructions] if program.blocks else []
     buffers = [BufferRow(block.offset, block.nbytes, block.first, block.last) for block in program.blocks]
     return ArenaRow(program.arena_bytes, program.arena_bound, tuple(calls), tuple(buffers))

@@ -16,10 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tinycomp.errors import ModelError
 from tinycomp.remark import Remark
-from tinycomp.runtime.accuracy import Accuracy
-from tinycomp.runtime.advice import AdviceList
-from tinycomp.runtime.diagram import Diagram, Position
-from tinycomp.runtime.files import write_file
+from tinycomp.runtime.plan import Position
 from tinycomp.runtime.rows import (
     ArenaRow,
     BufferRow,
@@ -40,10 +37,13 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from tinycomp.runtime.accuracy import Accuracy
+    from tinycomp.runtime.advice import AdviceList
+    from tinycomp.runtime.diagram import Diagram
     from tinycomp.runtime.picture.view import View
     from tinycomp.runtime.profile import Profile
 
-Adviser = Callable[[Any, int, float], AdviceList]
+Adviser = Callable[[Any, int, float], "AdviceList"]
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,8 @@ class Report:
         Raises:
             WriteError: If there is no space or permission.
         """
-        from tinycomp.runtime.picture.page import page  # not before: few reports become pages
+        from tinycomp.runtime.files import write_file  # not before: few reports become pages
+        from tinycomp.runtime.picture.page import page
 
         views = [report.view() for report in (self, against) if report is not None]
         write_file(Path(path), page(views).encode())

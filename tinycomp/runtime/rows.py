@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tinycomp.remark import Remark
-from tinycomp.runtime.diagram import Position
+from tinycomp.runtime.plan import Position
 
 
 @dataclass(frozen=True)

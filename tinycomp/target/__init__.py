@@ -3,20 +3,35 @@
 A :class:`Target` is a plain object. Passes take targets as arguments; there is no registry.
 """
 
-from tinycomp.target.cost import HOST_COST, Cost, Link, fused_roofline, roofline
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tinycomp.lazy import from_modules
 from tinycomp.target.lookup import find, find_all, names
 from tinycomp.target.placement import Placement
 from tinycomp.target.policy import Policy, TransferCost
-from tinycomp.target.quantization import (
-    QuantizationCheck,
-    QuantizationParameters,
-    QuantizationRule,
-    QuantizedLayer,
-    Violation,
-    violations,
-)
-from tinycomp.target.region import Region, Split, split
 from tinycomp.target.target import Decline, OpRule, Target, Tolerance, Verdict, answer_reason
+
+if TYPE_CHECKING:
+    from tinycomp.target.cost import HOST_COST, Cost, Link, fused_roofline, roofline
+    from tinycomp.target.quantization import (
+        QuantizationCheck,
+        QuantizationParameters,
+        QuantizationRule,
+        QuantizedLayer,
+        Violation,
+        violations,
+    )
+    from tinycomp.target.region import Region, Split, split
+else:
+    __getattr__ = from_modules(
+        __name__,
+        dict.fromkeys(("HOST_COST", "Cost", "Link", "fused_roofline", "roofline"), ".cost")
+        | dict.fromkeys(("QuantizationCheck", "QuantizationParameters", "QuantizationRule"), ".quantization")
+        | dict.fromkeys(("QuantizedLayer", "Violation", "violations"), ".quantization")
+        | dict.fromkeys(("Region", "Split", "split"), ".region"),
+    )
 
 __all__ = [
     "HOST_COST",

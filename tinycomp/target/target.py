@@ -9,20 +9,28 @@ import inspect
 import types
 from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar, get_args, overload
 
 import numpy as np
 
 from tinycomp.errors import MemoryLimitError, TargetError, TinycompError
 from tinycomp.ir.graph import Graph, Node
+from tinycomp.lazy import LazyModule
 from tinycomp.ops.signatures import unknown_operator
 from tinycomp.rewrite import Composite, Match, Remark, reject
-from tinycomp.target.cost import Cost
+from tinycomp.rewrite.composites import CompositeGroup
+from tinycomp.rewrite.pattern import Head
 from tinycomp.target.options import changed, defaults_of
 from tinycomp.target.placement import Placement
 from tinycomp.target.policy import Policy
-from tinycomp.target.quantization import REAL, QuantizationRule, violations_among
-from tinycomp.target.region import Region, Split
+
+if TYPE_CHECKING:
+    from tinycomp.target import quantization
+    from tinycomp.target.cost import Cost
+    from tinycomp.target.quantization import QuantizationRule
+    from tinycomp.target.region import Region, Split
+else:
+    quantization = LazyModule("tinycomp.target.quantization")
 
 Predicate = Callable[..., Any]
 """Answers True or None for yes, ``reject("reason")`` or False for no; may have the options as a second parameter."""
@@ -48,7 +56,7 @@ class Legalizing(Protocol):
 
 _CONVERSIONS = frozenset({("", "DequantizeLinear"), ("", "QuantizeLinear")})
 _F = TypeVar("_F", bound=Callable[..., Any])
-_R = TypeVar("_R", bound=QuantizationRule | Callable[..., QuantizationRule])
+_R = TypeVar("_R", bound="QuantizationRule | Callable[..., QuantizationRule]")
 
 
 class Decline(TinycompError):  # noqa: N818 - what a code generator does, not what went wrong
@@ -265,7 +273,7 @@ class Target:
         self.cost = cost
         self._requires = requires
         self.options = None if options is None else defaults_of(options, f"target {name}")
-        self._composites: list[Composite] = []
+        self._composites: list[Composite | CompositeGroup] = []
         self.rules: dict[tuple[str, str], list[OpRule]] = {}
         self._quantization: dict[str, QuantizationRule | Callable[..., QuantizationRule]] = {}
         self._region_checks: list[RegionCheck] = []
@@ -295,7 +303,7 @@ class Target:
 
         def register(traced: Callable[..., Any]) -> Composite:
             made = Composite.trace(traced, target=self.name, name=name)
-            if any(c.name == made.name for c in self._composites):
+            if any(made.name in _names(each) for each in self._composites):
                 raise TargetError(f'the target has two composites "{made.name}"', where=f"target {self.name}")
             self._composites.append(made)
             return made
@@ -461,11 +469,11 @@ class Target:
     @property
     def composites(self) -> list[Composite]:
         """Return the composites in the order in which they are tried; their checks know the options in force."""
-        return [self._knowing(composite) for composite in self._composites]
+        return [self._knowing(composite) for entry in self._composites for composite in _described(entry)]
 
     @composites.setter
     def composites(self, composites: list[Composite]) -> None:
-        self._composites = composites
+        self._composites = [*composites]
 
     def _knowing(self, composite: Composite) -> Composite:
         """Return a composite whose checks are given the options, if they want them, and know the quantisation rules."""
@@ -476,7 +484,7 @@ class Target:
         return dataclasses.replace(composite, checks=[*checks, *([self._obeys] if self._quantization else [])])
 
     def _obeys(self, match: Match) -> bool | Remark:
-        found = next(violations_among(match.matched[::-1], self.quantization_rule, match.matched), None)
+        found = next(quantization.violations_among(match.matched[::-1], self.quantization_rule, match.matched), None)
         return found is None or reject(found[1].reason)
 
     def _bound(self, check: Predicate) -> Predicate:
@@ -505,9 +513,9 @@ class Target:
     def _rule_of(self, op: str) -> QuantizationRule:
         given = self._quantization[op]
         rule = given
-        if not isinstance(given, QuantizationRule):
+        if not isinstance(given, quantization.QuantizationRule):
             rule = given(self.options) if inspect.signature(given).parameters else given()
-        if not isinstance(rule, QuantizationRule):
+        if not isinstance(rule, quantization.QuantizationRule):
             raise TargetError(
                 "this is no quantisation rule", where=f"target {self.name}, {op}", expected="a QuantizationRule",
                 found=repr(rule),
@@ -519,7 +527,7 @@ class Target:
         found = self.rules.get((node.domain, node.op)) or self.rules.get((node.domain, "*"), [])
         wanted = self.quantization_rule(node) if found and self._quantization else None
         first = node.inputs[0] if node.inputs else None
-        if wanted is None or first is None or first.dtype in (*REAL, *wanted.activations):
+        if wanted is None or first is None or first.dtype in (*quantization.REAL, *wanted.activations):
             return found
         answer = reject(f"{first.dtype} is not among the numbers that it computes {node.op} of: {_listed(wanted)}")
         return [OpRule(found[0].name, lambda node: answer)]
@@ -536,9 +544,11 @@ class Target:
     @property
     def reads_quantized(self) -> bool:
         """Tell whether a rule or composite mentions numbers that are quantised."""
-        return bool(self._quantization) or any(
-            not _CONVERSIONS.isdisjoint(composite.pattern.operators) for composite in self._composites
-        )
+        groups = [entry for entry in self._composites if isinstance(entry, CompositeGroup)]
+        needed = frozenset[Head]().union(*(either for group in groups for either in group.needs))
+        if self._quantization or _CONVERSIONS & needed:
+            return True
+        return any(_CONVERSIONS & each.pattern.operators for entry in self._composites for each in _described(entry))
 
     @property
     def generates(self) -> bool:
@@ -556,6 +566,8 @@ class Target:
         Raises:
             TargetError: If a check fails, or its answer is none of these.
         """
+        from tinycomp.target.region import Split  # not before: few targets have checks
+
         where = f"region check of {self.name} at {region.label}"
         for check in self._region_checks:
             try:
@@ -699,3 +711,39 @@ class Target:
 
     def __repr__(self) -> str:
         return f"<Target {self.name}>"
+
+
+# Composites that are described on demand ----------------------------------------------------------------------------
+
+
+def _names(entry: Composite | CompositeGroup) -> tuple[str, ...]:
+    return entry.names if isinstance(entry, CompositeGroup) else (entry.name,)
+
+
+def _described(entry: Composite | CompositeGroup) -> Sequence[Composite]:
+    return entry.composites if isinstance(entry, CompositeGroup) else (entry,)
+
+
+def add_on_demand(target: Target, names: str, needs: Sequence[Sequence[Head]], add: Callable[[Target], object]) -> None:
+    """Let ``add`` add composites to ``target`` once there is a graph that they may match in.
+
+    Args:
+        target: The target; the composites come behind those that it has.
+        names: What they are called, in their order, separated by spaces.
+        needs: Every match of each of them holds one operator out of every set.
+        add: Adds them to the target that it is given, which has nothing else.
+    """
+
+    def describe() -> Sequence[Composite]:
+        apart = Target(target.name)
+        add(apart)
+        return apart.composites
+
+    target._composites.append(CompositeGroup(names.split(), needs, describe))
+
+
+def composites_for(target: Target, graph: Graph) -> list[Composite]:
+    """Return the composites of a target that may match in a graph, in the order in which they are tried."""
+    held = {(node.domain, node.op) for node in graph.nodes}
+    entries = (e for e in target._composites if not isinstance(e, CompositeGroup) or e.may_match(held))
+    return [target._knowing(composite) for entry in entries for composite in _described(entry)]

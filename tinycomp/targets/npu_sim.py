@@ -45,8 +45,8 @@ from tinycomp.target_api import (
     tile_matmul,
 )
 from tinycomp.targets import npu_sim_device as device
+from tinycomp.targets.common.checks import EIGHT_BITS
 from tinycomp.targets.common.quantized.patterns import (
-    EIGHT_BITS,
     bias_per_channel,
     equal_counts,
     scaled_per_channel,

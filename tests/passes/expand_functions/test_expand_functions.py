@@ -9,7 +9,7 @@ import tinycomp
 from tests.targets.quantized_layers import quantized_product
 from tinycomp.driver.pipeline import Pipeline, partitioning_passes
 from tinycomp.frontend.definition import definition, is_defined_by_others
-from tinycomp.frontend.quantized_definition import is_quantized_product, layer_definition
+from tinycomp.frontend.quantized_layer import is_quantized_product, layer_definition
 from tinycomp.ir import TensorType
 from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ir.verify import verify

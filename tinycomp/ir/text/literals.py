@@ -5,7 +5,6 @@ Everything here is exact: a spelling gives back the same value, bit for bit, wit
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Sequence
@@ -99,8 +98,10 @@ def content_hash(array: np.ndarray) -> str:
     """Return the first digits of the SHA-256 of an array's dtype, shape and elements."""
     if isinstance(array, AbsentArray) and array.content:
         return array.content
+    from hashlib import sha256  # not before: to load OpenSSL takes long, and few graphs are written
+
     name = dtype_name(array.dtype)
-    digest = hashlib.sha256(f"{name}{list(array.shape)}".encode())
+    digest = sha256(f"{name}{list(array.shape)}".encode())
     if name == "string":
         digest.update(json.dumps([str(s) for s in array.reshape(-1)]).encode())
     else:

@@ -24,9 +24,10 @@ def merge_transposes(op: GraphBuilder, x: Value, match: Match) -> Value | None:
 
 
 def _perm(node: Node) -> list[int] | None:
+    """Return the order of the axes; None where it is not known, or is none of a rank that became known only now."""
     rank = node.operand(0).rank
     perm = node.attrs.get("perm", None if rank is None else range(rank)[::-1])
-    return None if perm is None else list(perm)
+    return None if perm is None or rank not in (None, len(perm)) or sorted(perm) != [*range(len(perm))] else [*perm]
 
 
 @rule("Transpose")

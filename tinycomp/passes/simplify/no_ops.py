@@ -11,7 +11,7 @@ import numpy as np
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.proto import NUMBER_BY_DTYPE
 from tinycomp.ir.types import UNKNOWN_DTYPE, numpy_dtype
-from tinycomp.passes.edits import bypass, replace_by_constant, take_over, version_of
+from tinycomp.passes.edits import bypass, take_over, version_of
 from tinycomp.passes.simplify.facts import (
     FLOATS,
     ints,
@@ -72,7 +72,9 @@ def drop_dropout(graph: Graph, node: Node) -> bool:
         dims = node.output.static_shape
         if node.version < 12 or dims is None:
             return False
-        replace_by_constant(graph, mask, np.ones(dims, np.bool_))
+        shape = graph.add_const(np.array(dims, np.int64), "shape")
+        truth = graph.add("ConstantOfShape", [shape], {"value": np.ones(1, np.bool_)}, sources=node.sources, at=node)
+        graph.replace_uses(mask, truth.output)
     return _hand_on(graph, node)
 
 

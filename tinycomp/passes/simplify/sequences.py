@@ -144,7 +144,7 @@ def _made(graph: Graph, node: Node, elements: Sequence[Value]) -> Value:
 
 
 def _sizes(node: Node, x: Value, given: Value | None) -> Sequence[int] | None:
-    """Return the sizes of the pieces, if they are known and fit the axis."""
+    """Return the sizes of the pieces, if they are known, fit the axis and are few."""
     axis, shape = int(node.attrs.get("axis", 0)), x.shape
     if shape is None or not -len(shape) <= axis < len(shape):
         return None
@@ -156,7 +156,7 @@ def _sizes(node: Node, x: Value, given: Value | None) -> Sequence[int] | None:
     if not isinstance(total, int) or (given is not None and given.const is None):
         return None
     step = 1 if given is None or given.const is None else int(given.const)
-    if step < 1:
+    if step < 1 or total > step * _MOST:
         return None
     return [min(step, total - start) for start in range(0, total, step)]
 

@@ -11,7 +11,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -19,7 +19,9 @@ from tinycomp.errors import DeviceFault, MemoryLimitError, TargetError, Tinycomp
 from tinycomp.memory.budget import Limits, time_is_up
 from tinycomp.memory.locks import Lock
 from tinycomp.runtime.device.interface import Array, Device, DeviceBuffer
-from tinycomp.runtime.rows import DeviceRow
+
+if TYPE_CHECKING:
+    from tinycomp.runtime.rows import DeviceRow
 
 _making = Lock()
 _numbers = itertools.count()
@@ -252,6 +254,8 @@ class Member:
 
     def row(self) -> DeviceRow:
         """Return what the device has done so far."""
+        from tinycomp.runtime.rows import DeviceRow  # not before: few reports are read
+
         with self._lock:
             return DeviceRow(self.device.name, self._target, **self._counts)
 

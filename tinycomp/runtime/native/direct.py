@@ -22,15 +22,22 @@ _FUNCTIONS = ("tc_run", "tc_context_resize", "tc_context_value", "tc_context_gro
 Direct = Callable[..., "list[Array] | None"]
 """Takes a sequence of arrays, and perhaps one of arrays for the results or None. Returns the results, or None for
 arguments that need a conversion or a message, and where a run fails."""
+MakeObjects = Callable[[Any], Any]
+"""Makes a result that is Python objects of another one; None where it cannot."""
 
 
-def make_direct(native: NativeProgram, reads: Sequence[int], writes: Sequence[int]) -> Direct | None:
+def make_direct(
+    native: NativeProgram, reads: Sequence[int], writes: Sequence[int],
+    objects: Sequence[tuple[MakeObjects, int, int]] = (), count: int | None = None,
+) -> Direct | None:  # fmt: skip
     """Return the short way to run a program, or None if there is none: it knows no time limit and no control flow.
 
     Args:
         native: The program.
         reads: For every input the place of its array among those that are given.
         writes: For every output its place among the results.
+        objects: The results that are made of other results, in order: how, of which place, and for which.
+        count: How many of the first places a call returns; by default all.
     """
     program = native.program
     if any(call.control is not None for call in program.instructions):
@@ -59,6 +66,8 @@ def make_direct(native: NativeProgram, reads: Sequence[int], writes: Sequence[in
         tuple(inputs),
         tuple(outputs),
         native.sources,
+        tuple(objects),
+        len(outputs) + len(objects) if count is None else count,
         program.is_symbolic,
     )
     return call

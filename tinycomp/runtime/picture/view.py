@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinycomp.runtime.accuracy import Accuracy, by_source
-from tinycomp.runtime.diagram import Diagram, DiagramNode, Position
+from tinycomp.runtime.diagram import Diagram, DiagramNode
+from tinycomp.runtime.plan import Position
 from tinycomp.runtime.profile import REGION, Profile, ProfileRow
 
 _HOLDERS = ("body", "control", "region")

@@ -1,38 +1,29 @@
 """The C target: NHWC kernels with packed weights and fused epilogues, run by the runtime in ``runtime_c/``.
 
-A rule per operator (check, layout, lowering) stands in the family files; :mod:`composites` lists what runs fused.
+A rule per operator (check, layout, lowering) stands in the family files, which :mod:`families` imports as they are
+needed; :mod:`composites` lists what runs fused.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
+import functools
 
 from tinycomp.ir.graph import COMPOSITE, Node
 from tinycomp.ir.types import UNKNOWN_DTYPE
+from tinycomp.ops.record import heads
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.program import Program
 from tinycomp.target import Target, Tolerance
 from tinycomp.targets.c.codegen.generate import generate
-from tinycomp.targets.c.codegen.rules import merged
 from tinycomp.targets.c.codegen.sizes import with_sizes
 from tinycomp.targets.c.composites import add_composites
-from tinycomp.targets.c.ops.control_flow import CONTROL_FLOW, whole
+from tinycomp.targets.c.families import FAMILIES, TABLE
 from tinycomp.targets.c.options import COptions, Settings
 from tinycomp.targets.c.tuning.choices import choose
-from tinycomp.targets.common.checks import Verdict, all_of
+from tinycomp.targets.common.checks import Check, Verdict, all_of
 
-FAMILIES = (
-    "ops.attention", "quantized.block_products", "ops.cached_attention", "ops.classical",
-    "ops.control_flow", "ops.conv",
-    "quantized.conversion", "ops.detection", "quantized.elements", "ops.elementwise", "quantized.fixed_point",
-    "ops.indexing", "ops.matmul",
-    "ops.movement", "ops.ngrams", "ops.norm", "quantized.operators", "ops.pool", "quantized.products", "ops.random",
-    "ops.recurrent", "ops.reduction", "ops.resize", "ops.rotary", "ops.sampling", "ops.texts", "ops.trees",
-    "quantized.run_time_products", "quantized.weights",
-)  # fmt: skip
-"""The modules whose ``FAMILY`` holds lowering rules."""
-TABLE = merged(import_module(f"{__name__}.{family}").FAMILY for family in FAMILIES)
-"""The lowering of every operator that the target knows, by domain and name."""
+_WITH_BODIES = frozenset(heads(FAMILIES["ops.control_flow"]))
+"""Operators that the target takes with their bodies, if it takes all that is in these."""
 
 
 def _known_dtypes(node: Node) -> Verdict:
@@ -47,10 +38,24 @@ def _accepts(node: Node) -> Verdict:
     """Tell whether the target takes a node of a body, which runs where the node around it does."""
     if node.is_composite and node.target is not None:
         return node.target == "c" or reject(f"it belongs to {node.target}")
-    rule = TABLE.get((node.domain, node.op))
-    if rule is None or node.is_composite:
+    key = node.domain, node.op
+    if key not in TABLE or node.is_composite:
         return reject(f"no rule for {node.qualified_op}")
-    return rule.check(node)
+    return TABLE[key].check(node)
+
+
+def _check_of(domain: str, name: str) -> Check:
+    """Return the check of an operator, which imports its family when it is first asked about a node."""
+
+    @functools.cache
+    def made() -> Check:
+        if (domain, name) in _WITH_BODIES:
+            from tinycomp.targets.c.ops.control_flow import whole
+
+            return whole(_accepts)
+        return with_sizes(all_of(_known_dtypes, TABLE[domain, name].check))
+
+    return lambda node: made()(node)
 
 
 def _make_target() -> Target:
@@ -64,12 +69,9 @@ def _make_target() -> Target:
     )
     target.widens_half = True
     add_composites(target)
-    for (domain, name), rule in TABLE.items():
-        if domain == COMPOSITE:
-            continue  # its own check has taken it
-        of_bodies = not domain and name in CONTROL_FLOW
-        check = whole(_accepts) if of_bodies else with_sizes(all_of(_known_dtypes, rule.check))
-        target.op(f"{domain}::{name}" if domain else name)(check)
+    for domain, name in TABLE:
+        if domain != COMPOSITE:  # those have been taken by their own checks
+            target.op(f"{domain}::{name}" if domain else name)(_check_of(domain, name))
 
     @target.codegen
     def build(region: Node, settings: Settings) -> Program:

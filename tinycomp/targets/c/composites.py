@@ -2,67 +2,100 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.types import UNKNOWN_DTYPE, tensor
+from tinycomp.lazy import LazyModule
+from tinycomp.ops.record import heads
 from tinycomp.remark import Remark
 from tinycomp.rewrite import Match, P, ValuePattern, reject
 from tinycomp.target import Target
+from tinycomp.target.target import add_on_demand
 from tinycomp.targets.c.codegen.epilogue import ANCHORS
-from tinycomp.targets.c.ops.attention import add_attention
-from tinycomp.targets.c.ops.conv import conv_check, conv_transpose_check
-from tinycomp.targets.c.ops.matmul import gemm_check, matmul_check
-from tinycomp.targets.c.ops.norm import add_normalisations
-from tinycomp.targets.c.ops.rotary import add_rotary
-from tinycomp.targets.c.quantized.block_products import add_block_products
-from tinycomp.targets.c.quantized.elements import add_elements
-from tinycomp.targets.c.quantized.fixed_point import add_fixed_point
-from tinycomp.targets.c.quantized.products import add_products, add_real_products
-from tinycomp.targets.c.quantized.run_time_products import add_real_run_time_products, add_run_time_products
-from tinycomp.targets.c.quantized.weights import add_quantized_weights
 from tinycomp.targets.common.activations import any_activation
-from tinycomp.targets.common.checks import channel_vector, surely_equal
+from tinycomp.targets.common.checks import Check, Verdict, channel_vector, surely_equal
 
-_CHECKS = {
-    "Conv": (conv_check, 1),
-    "ConvTranspose": (conv_transpose_check, 1),
-    "Gemm": (gemm_check, -1),
-    "MatMul": (matmul_check, -1),
-}
-"""The anchor's own check, and the channel axis of its result."""
+if TYPE_CHECKING:
+    from tinycomp.targets.c.ops import attention, conv, matmul, norm, rotary
+    from tinycomp.targets.c.quantized import (
+        block_products,
+        elements,
+        fixed_point,
+        products,
+        run_time_products,
+        weights,
+    )
+else:
+    attention, conv, matmul, norm, rotary = (
+        LazyModule(f"{__package__}.ops.{name}") for name in ("attention", "conv", "matmul", "norm", "rotary")
+    )
+    block_products, elements, fixed_point, products, run_time_products, weights = (
+        LazyModule(f"{__package__}.quantized.{name}")
+        for name in ("block_products", "elements", "fixed_point", "products", "run_time_products", "weights")
+    )
+
+_QUANTIZED = "DequantizeLinear QuantizeLinear"
 
 
 def add_composites(target: Target) -> None:
-    """Add the composites to ``target``; longer ones come first because optional parts are taken where they fit."""
-    add_attention(target)
-    add_rotary(target)
-    add_products(target)
-    add_run_time_products(target)
-    add_fixed_point(target)
-    add_elements(target)
-    add_real_products(target)
-    add_real_run_time_products(target)
-    add_quantized_weights(target)
-    add_block_products(target)
+    """Add the composites to ``target``; longer ones come first because optional parts are taken where they fit.
 
+    Each group is described, and what lowers it imported, once a graph has one of the operators that are named, or of
+    those on each side of an ``&``.
+    """
+
+    def add(names: str, needs: str, described: Callable[[Target], object]) -> None:
+        add_on_demand(target, names, [heads(either) for either in needs.split("&")], described)
+
+    add("grouped_attention attention", "MatMul & Softmax", lambda c: attention.add_attention(c))
+    add("rotary", "Neg", lambda c: rotary.add_rotary(c))
+    add("qconv qdense qconv_scaled qdense_scaled qavgpool", _QUANTIZED, lambda c: products.add_products(c))
+    add("qmatmul", _QUANTIZED, lambda c: run_time_products.add_run_time_products(c))
+    add("qsoftmax qresize", _QUANTIZED, lambda c: fixed_point.add_fixed_point(c))
+    add("qbinary qtable", _QUANTIZED, lambda c: elements.add_elements(c))
+    add("qconv_real qdense_real", _QUANTIZED, lambda c: products.add_real_products(c))
+    add("qmatmul_real", _QUANTIZED, lambda c: run_time_products.add_real_run_time_products(c))
+    add("wdense", _QUANTIZED, lambda c: weights.add_quantized_weights(c))
+    add("blocks_dense", "com.microsoft::MatMulNBits", lambda c: block_products.add_block_products(c))
+    add("conv", "Conv", _add_conv)
+    add("gemm", "Gemm", _add_gemm)
+    add("matmul", "MatMul", _add_matmul)
+    add("conv_transpose", "ConvTranspose", _add_conv_transpose)
+    add("norm_of_sum rms_norm", "LayerNormalization RMSNormalization Sqrt", lambda c: norm.add_normalisations(c))
+
+
+def _add_conv(target: Target) -> None:
     @target.composite(name="conv")
-    def conv(x: ValuePattern, w: ValuePattern, b: ValuePattern, r: ValuePattern) -> ValuePattern:
+    def pattern(x: ValuePattern, w: ValuePattern, b: ValuePattern, r: ValuePattern) -> ValuePattern:
         return _epilogue(P.Conv(x, w, b | P.absent), r)
 
+    pattern.check(_fits(conv.conv_check, channel_axis=1))
+
+
+def _add_gemm(target: Target) -> None:
     @target.composite(name="gemm")
-    def gemm(x: ValuePattern, w: ValuePattern, b: ValuePattern, r: ValuePattern) -> ValuePattern:
+    def pattern(x: ValuePattern, w: ValuePattern, b: ValuePattern, r: ValuePattern) -> ValuePattern:
         return _epilogue(P.Gemm(x, w, b | P.absent), r)
 
+    pattern.check(_fits(matmul.gemm_check))
+
+
+def _add_matmul(target: Target) -> None:
     @target.composite(name="matmul")
-    def matmul(x: ValuePattern, w: ValuePattern, b: ValuePattern, r: ValuePattern) -> ValuePattern:
+    def pattern(x: ValuePattern, w: ValuePattern, b: ValuePattern, r: ValuePattern) -> ValuePattern:
         return _epilogue(P.optional(P.Add, P.MatMul(x, w), b), r)
 
+    pattern.check(_fits(matmul.matmul_check))
+
+
+def _add_conv_transpose(target: Target) -> None:
     @target.composite(name="conv_transpose")
-    def conv_transpose(x: ValuePattern, w: ValuePattern, b: ValuePattern) -> ValuePattern:
+    def pattern(x: ValuePattern, w: ValuePattern, b: ValuePattern) -> ValuePattern:
         return any_activation(P.ConvTranspose(x, w, b | P.absent))
 
-    for composite in (conv, gemm, matmul, conv_transpose):
-        composite.check(_fits)
-    add_normalisations(target)
+    pattern.check(_fits(conv.conv_transpose_check, channel_axis=1))
 
 
 def _epilogue(product: ValuePattern, residual: ValuePattern) -> ValuePattern:
@@ -71,15 +104,22 @@ def _epilogue(product: ValuePattern, residual: ValuePattern) -> ValuePattern:
     return any_activation(added | product) | added
 
 
-def _fits(match: Match) -> bool | Remark:
-    unknown = next((value for value in match.free if value.dtype == UNKNOWN_DTYPE), None)
-    if unknown is not None:
-        return reject(f'nobody knows the element type of "{unknown.name}"')
-    anchor = next(n for n in match.matched if n.op in ANCHORS)
-    check, axis = _CHECKS[anchor.op]
-    verdict = check(anchor)
-    if isinstance(verdict, Remark):
-        return verdict
+def _fits(check: Check, channel_axis: int = -1) -> Callable[[Match], Verdict]:
+    """Return the check of a composite, given that of its anchor and where the anchor's result has its channels."""
+
+    def fits(match: Match) -> Verdict:
+        unknown = next((value for value in match.free if value.dtype == UNKNOWN_DTYPE), None)
+        if unknown is not None:
+            return reject(f'nobody knows the element type of "{unknown.name}"')
+        anchor = next(n for n in match.matched if n.op in ANCHORS)
+        verdict = check(anchor)
+        return verdict if isinstance(verdict, Remark) else _adds(match, anchor, channel_axis)
+
+    return fits
+
+
+def _adds(match: Match, anchor: Node, channel_axis: int) -> Verdict:
+    """Tell whether what is added to a product is a bias per channel and one residual at most."""
     factor = anchor.optional_operand(1)
     if anchor.op == "MatMul" and factor is not None and factor.rank == 1:
         return reject("the second operand is a vector, so the result has no channels")
@@ -90,7 +130,7 @@ def _fits(match: Match) -> bool | Remark:
             continue
         if value.producer in match.matched:
             return reject(f'"{value.name}" is added to itself')
-        kind = _addend_kind(value, anchor.output, axis)
+        kind = _addend_kind(value, anchor.output, channel_axis)
         if isinstance(kind, Remark):
             return kind
         residuals += kind == "residual"

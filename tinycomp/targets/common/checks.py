@@ -14,6 +14,7 @@ from tinycomp.symbolic import Size
 Verdict = bool | Remark
 Check = Callable[[Node], Verdict]
 Shape = tuple[Dim, ...] | None
+EIGHT_BITS = frozenset({"int8", "uint8"})
 
 
 def all_of(*checks: Check) -> Check:

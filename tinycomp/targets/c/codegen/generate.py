@@ -26,7 +26,6 @@ from tinycomp.targets.c.codegen.element_program import Ref, Steps, emit_fusion_g
 from tinycomp.targets.c.codegen.emitter import Emitter, Rewrite
 from tinycomp.targets.c.codegen.epilogue import ANCHORS, spelled_out
 from tinycomp.targets.c.codegen.fusion_groups import FusionGroup, find_fusion_groups
-from tinycomp.targets.c.codegen.least_memory import lower_peak
 from tinycomp.targets.c.codegen.rules import LoweringRule
 from tinycomp.targets.c.codegen.texts import has_texts, takes_texts
 from tinycomp.targets.c.options import Settings
@@ -178,6 +177,8 @@ def _memory_rewrite(settings: Settings) -> Rewrite | None:
     """Return what makes other calls of a program's for the memory that is wanted."""
     if settings.memory == "fast":
         return None
+    from tinycomp.targets.c.codegen.least_memory import lower_peak  # not before: few want less memory
+
     return functools.partial(lower_peak, budget=0 if settings.memory == "least" else settings.memory)
 
 

@@ -14,11 +14,13 @@ An element-wise operator is not lowered alone: it adds its steps to the program 
 
     @FAMILY.element("Add", check=numbers)
     def add(steps, node): ...
+
+The file and its operators are also listed in :data:`tinycomp.targets.c.families.FAMILIES`, by which it is found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tinycomp.ir.graph import Node
@@ -95,15 +97,6 @@ class LoweringRules:
             return function
 
         return register
-
-
-def merged(families: Iterable[LoweringRules]) -> dict[tuple[str, str], LoweringRule]:
-    """Return the rules of several families in one table."""
-    table: dict[tuple[str, str], LoweringRule] = {}
-    for family in families:
-        assert not table.keys() & family.by_op.keys(), table.keys() & family.by_op.keys()
-        table |= family.by_op
-    return table
 
 
 def known_rank(node: Node) -> Verdict:

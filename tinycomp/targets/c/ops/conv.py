@@ -26,7 +26,6 @@ from tinycomp.targets.c.codegen.epilogue import IDENTITY, Activation, Fused, bia
 from tinycomp.targets.c.codegen.images import FLOAT, Pixels, pixels_of, pixels_to, residual_of, spaced
 from tinycomp.targets.c.codegen.placement import emit_copy
 from tinycomp.targets.c.codegen.rules import LoweringRules, known
-from tinycomp.targets.c.codegen.strips import Move
 from tinycomp.targets.c.ops.conv_strips import X, best_schedule, chain, part_of, read_of
 from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, float32, ranks, settled, sized_type
 
@@ -184,6 +183,8 @@ def _emit_whole(emit: Emitter, link: Convolution) -> None:
 
 def emit_chain(emit: Emitter, links: Sequence[Convolution]) -> None:
     """Emit the kernel calls of a chain of convolutions, image by image and strip by strip (:mod:`conv_strips`)."""
+    from tinycomp.targets.c.codegen.strips import Move  # not before: few convolutions are in chains
+
     windows = [cast("Window[int]", link.shape.window) for link in links]
     bytes_of = [FLOAT * w.output[1] * int(link.shape.out_channels) for w, link in zip(windows, links, strict=True)]
     plan = best_schedule(windows, bytes_of[:-1], emit.settings.threads)

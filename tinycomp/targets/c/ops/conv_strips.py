@@ -11,12 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import TYPE_CHECKING
 
 from tinycomp.ir.graph import Graph, Node
+from tinycomp.lazy import LazyModule
 from tinycomp.ops.spatial import Window
 from tinycomp.runtime.native.processor import cache_bytes
-from tinycomp.targets.c.codegen.lines import Read
-from tinycomp.targets.c.codegen.strips import Compute, Schedule, schedule
+
+if TYPE_CHECKING:
+    from tinycomp.targets.c.codegen import lines as line_work
+    from tinycomp.targets.c.codegen import strips
+else:  # few convolutions are in chains
+    line_work = LazyModule("tinycomp.targets.c.codegen.lines")
+    strips = LazyModule("tinycomp.targets.c.codegen.strips")
 
 LEAST_CACHE = 1 << 20
 """Bytes of a second-level cache that strips pay for; with 512 KB they were measured not to (Zen 3)."""
@@ -95,12 +102,12 @@ def _is_depthwise(node: Node) -> bool:
     return weights is not None and weights[1] == 1 and weights[0] == node.attrs.get("group", 1)
 
 
-def read_of(window: Window[int]) -> Read:
+def read_of(window: Window[int]) -> line_work.Read:
     """Return which lines of its operand, without padding, a convolution's lines follow from."""
-    return Read(X, window.sizes[0], 0, window.extents[0], window.strides[0], window.before[0])
+    return line_work.Read(X, window.sizes[0], 0, window.extents[0], window.strides[0], window.before[0])
 
 
-def in_strips(windows: Sequence[Window[int]], lines: int) -> Schedule:
+def in_strips(windows: Sequence[Window[int]], lines: int) -> strips.Schedule:
     """Return how a chain is computed in strips.
 
     Args:
@@ -109,10 +116,10 @@ def in_strips(windows: Sequence[Window[int]], lines: int) -> Schedule:
     """
     links = [[(link, read_of(window))] for link, window in enumerate(windows[1:], 1)]
     heights = [window.output[0] for window in windows]
-    return schedule(heights, [*links, []], frozenset({len(windows) - 1}), lines)
+    return strips.schedule(heights, [*links, []], frozenset({len(windows) - 1}), lines)
 
 
-def best_schedule(windows: Sequence[Window[int]], line_bytes: Sequence[int], threads: int = 1) -> Schedule:
+def best_schedule(windows: Sequence[Window[int]], line_bytes: Sequence[int], threads: int = 1) -> strips.Schedule:
     """Return the schedule of the widest strips for which the images between stay in the cache.
 
     Args:
@@ -129,7 +136,7 @@ def best_schedule(windows: Sequence[Window[int]], line_bytes: Sequence[int], thr
         lines = -(-lines // 2)
 
 
-def part_of(window: Window[int], step: Compute) -> Window[int]:
+def part_of(window: Window[int], step: strips.Compute) -> Window[int]:
     """Return the geometry of one call."""
     reads = read_of(window).of(step.lines)
     above = reads.start - (step.lines.start * window.strides[0] - window.before[0])

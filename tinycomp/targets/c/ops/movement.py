@@ -434,7 +434,7 @@ def _band(emit: Emitter, node: Node, rows: Size, columns: Size, diagonal: Size) 
     upper, whole = int(node.attrs.get("upper", 1)), maximum(rows + columns - 1, 0)
     below = maximum(minimum(diagonal + rows - upper, whole), 0)
     parts = [(below, 1 - upper), (whole - below, upper)]
-    if isinstance(below, int) and isinstance(whole, int):
+    if isinstance(below, int) and isinstance(whole, int) and whole <= _LARGEST_CONSTANT:
         return emit.constant(np.repeat([bool(kept) for _, kept in parts], [below, whole - below]))
     band = emit.scratch(whole)
     start: Size = 0

@@ -16,8 +16,7 @@ from tinycomp.targets.c.codegen.emitter import Emitter, nbytes
 from tinycomp.targets.c.codegen.images import FLOAT, Pixels, pixels_of, pixels_to
 from tinycomp.targets.c.codegen.rules import LoweringRules
 from tinycomp.targets.c.ops.conv import axes_of, axis_params, image, window_of, window_params
-from tinycomp.targets.common.checks import Verdict, all_of, dtypes, float32, ranks, sized_type
-from tinycomp.targets.common.quantized.patterns import EIGHT_BITS
+from tinycomp.targets.common.checks import EIGHT_BITS, Verdict, all_of, dtypes, float32, ranks, sized_type
 
 FAMILY = LoweringRules()
 

@@ -288,12 +288,14 @@ class _Taps:
 
 _CELL, _WEIGHT = 8, 4
 """Bytes of an entry of either table."""
+_LONGEST_TABLE = 1 << 20
+"""A longer one is made in the run."""
 
 
 def _weights(emit: Emitter, taps: _Taps, size: Size) -> View:
     if taps.weights is not None:
         return taps.weights
-    if isinstance(size, int):
+    if isinstance(size, int) and size <= _LONGEST_TABLE:
         return emit.constant(np.ones((size, 1), np.float32))
     weights = emit.scratch(size * _WEIGHT)
     one = int.from_bytes(np.float32(1).tobytes(), "little")

@@ -22,8 +22,7 @@ from tinycomp.targets.c.ops.conv import window_of
 from tinycomp.targets.c.ops.matmul import batches_fit
 from tinycomp.targets.c.quantized.products import Layer, emit_conv, emit_dense, factors_fit
 from tinycomp.targets.c.quantized.run_time_products import RunTimeProduct, emit_matmul
-from tinycomp.targets.common.checks import Verdict, all_of, constant, ranks
-from tinycomp.targets.common.quantized.patterns import EIGHT_BITS
+from tinycomp.targets.common.checks import EIGHT_BITS, Verdict, all_of, constant, ranks
 from tinycomp.targets.common.quantized.reading import Requantization, largest_sum, without_zero_point
 
 FAMILY = LoweringRules()

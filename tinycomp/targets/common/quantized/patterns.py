@@ -14,7 +14,7 @@ import numpy as np
 from tinycomp.ir.graph import Node
 from tinycomp.ops.numeric import Array
 from tinycomp.rewrite import Match, P, Remark, ValuePattern, reject
-from tinycomp.targets.common.checks import Verdict
+from tinycomp.targets.common.checks import EIGHT_BITS, Verdict
 from tinycomp.targets.common.quantized.reading import (
     PRODUCTS,
     IntegerProduct,
@@ -27,7 +27,6 @@ from tinycomp.targets.common.quantized.reading import (
     zero_point_of,
 )
 
-EIGHT_BITS = frozenset({"int8", "uint8"})
 WEIGHTS = EIGHT_BITS | {"int4", "uint4"}
 _COMBINING = ("Add", "Sub", "Mul")
 
