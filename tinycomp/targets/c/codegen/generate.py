@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from tinycomp import symbolic
 from tinycomp.errors import TargetError
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
-from tinycomp.ir.types import Dim, TensorType, Type, same, tensor
+from tinycomp.ir.types import Dim, TensorType, Type, tensor
 from tinycomp.ops.agreement import conditions, implied_sizes
 from tinycomp.ops.elements import element_sources, with_elements
 from tinycomp.ops.rows import declared_rows, name_rows
@@ -205,24 +205,12 @@ def _name_sizes(graph: Graph, prefix: str) -> bool:
         type_ = tensor(value.type)
         shape = [_named(dim, f"{prefix}{value.name}.{axis}", named) for axis, dim in enumerate(type_.shape or ())]
         types.append(TensorType(type_.dtype, tuple(shape), type_.layout))
-    is_named = all(same(type_, value.type) for type_, value in zip(types, graph.inputs, strict=True))
-    if not is_named or not _follow(graph, named):
-        retype(graph, types)
+    retype(graph, types)
     if implied := implied_sizes(graph):
         retype(graph, [_with_sizes(type_, implied) for type_ in types])
     if not prefix:
         _name_elements(graph)
     return True
-
-
-def _follow(graph: Graph, named: Set[str]) -> bool:
-    """Tell whether all sizes of results are known as expressions over some sizes."""
-    shapes = [value.shape for node in graph.nodes for value in node.used_outputs()]
-    dims = {dim for shape in shapes if shape is not None for dim in shape if not isinstance(dim, int)}
-    if None in shapes or None in dims:
-        return False
-    sizes = [symbolic.size(dim) for dim in dims if dim is not None]
-    return all(size.symbols <= named for size in sizes if isinstance(size, Expression))
 
 
 def _name_elements(graph: Graph) -> bool:
