@@ -35,6 +35,11 @@ class Demand:
     text: str = ""
 
     @property
+    def is_decided(self) -> bool:
+        """Whether both are numbers, so that no run decides anything."""
+        return isinstance(self.a, int) and isinstance(self.b, int)
+
+    @property
     def condition(self) -> Condition:
         """Return the same as a number that must be 0."""
         if self.or_one:
@@ -53,7 +58,7 @@ def conditions(node: Node) -> list[Condition]:
     Args:
         node: A node of ONNX's own domain; others have no conditions.
     """
-    stated = [demand.condition for demand in _demands(node)]
+    stated = [demand.condition for demand in _demands(node) if not demand.is_decided]
     return [(value, text) for value, text in stated if isinstance(value, Expression)]
 
 
@@ -62,6 +67,8 @@ def implied_sizes(graph: Graph) -> dict[str, Size]:
     known: dict[str, Size] = {}
     for _, node in graph.walk():
         for demand in _demands(node):
+            if demand.is_decided:
+                continue
             equal = None if demand.or_one else solved(substitute(demand.a, known), substitute(demand.b, known))
             if equal is not None:
                 name, size = equal

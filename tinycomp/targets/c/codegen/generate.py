@@ -95,7 +95,9 @@ def _conditions(graph: Graph) -> tuple[Condition, ...]:
 def _negative(node: Node) -> Iterator[tuple[Size, str]]:
     """Yield that no size of the results that follows from elements of operands is negative."""
     for value in node.used_outputs():
-        for dim in value.sizes or () if value.rank is not None else ():
+        for dim in value.sizes or ():
+            if isinstance(dim, int):
+                continue
             below = minimum(dim, 0) if has_elements(dim) else 0
             if isinstance(below, Expression):
                 yield below, f'a size of "{value.name}" is negative: {dim}'
