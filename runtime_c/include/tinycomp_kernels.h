@@ -545,8 +545,7 @@ typedef struct tc_tree_ensemble_f32_params {
   int64_t small;     /* room: the nodes of trees of at most 256 nodes and 64 leaves; 0 if all are to be walked */
 } tc_tree_ensemble_f32_params;
 
-/* tree_ensemble_f64: likewise with x, thresholds, weights, base and y in double, nodes (int32 [nodes, 5]); all trees
- * are walked. */
+/* tree_ensemble_f64: likewise with x, thresholds, weights, base and y in double, nodes (int32 [nodes, 5]). */
 typedef tc_tree_ensemble_f32_params tc_tree_ensemble_f64_params;
 
 enum { TC_CLASSES_NONE, TC_CLASSES_SOFTMAX, TC_CLASSES_LOGISTIC, TC_CLASSES_SOFTMAX_ZERO, TC_CLASSES_PROBIT };

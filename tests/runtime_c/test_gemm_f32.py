@@ -76,3 +76,27 @@ def test_few_rows_have_the_bits_of_many(rows, isa, pool, rng):
         for m in (rows, 13)
     )
     np.testing.assert_array_equal(few, many[:rows])
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 4])
+@pytest.mark.parametrize("depth", [0, 3, 10, 32, 33])
+def test_products_of_a_few_columns_have_the_bits_of_few_rows(columns, depth, isa, pool, rng):
+    """Rows in the lanes of vectors: whole groups of them, some more, one alone; with gaps between rows."""
+    a, b = rng.standard_normal((262, depth + 3), np.float32), rng.standard_normal((depth, columns), np.float32)
+    bias, residual = rng.standard_normal(columns, np.float32), rng.standard_normal((262, columns + 1), np.float32)
+    params = {"n": columns, "k": depth, "lda": depth + 3, "ldc": columns, "ldr": columns + 1, "trans_b": 0}
+    params |= {**OWN_BLOCKS, **NO_ACTIVATION}
+
+    def product(rows, added, **changes):
+        operands = [a[rows], Weight(b), Weight(bias), added[rows] if added is not None else None]
+        given = params | {"m": len(a[rows])} | changes
+        return run_single("gemm_f32", operands, given, ("float32", (len(a[rows]), given["ldc"])), isa, pool)
+
+    many = product(slice(262), residual)
+    for first in (0, 31, 62, 192, 257):
+        few = slice(first, first + 5)
+        np.testing.assert_array_equal(product(few, residual), many[few])
+    np.testing.assert_array_equal(product(slice(77), residual), many[:77])
+    wide = product(slice(262), None, ldc=columns + 2)
+    np.testing.assert_allclose(wide[:, :columns], a[:, :depth] @ b + bias, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(wide[:, columns:], 77)

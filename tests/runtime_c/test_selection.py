@@ -55,6 +55,24 @@ def test_top_k(shape, dtype, isa, rng):
                 np.testing.assert_array_equal(values, np.take_along_axis(x, expected, 1))
 
 
+@pytest.mark.parametrize("count", [63, 64, 65, 100, 300])
+@pytest.mark.parametrize("k", [1, 9, 16, 17])
+def test_top_few_of_many_floats(count, k, isa, rng):
+    """Rows in any order, in order, of few numbers, and with what is no number or beyond all of them."""
+    x = rng.standard_normal((9, count), np.float32)
+    x[1], x[2] = np.sort(x[1]), np.sort(x[2])[::-1]
+    x[3:6] = np.round(x[3:6])
+    x[4, ::3], x[5, : count // 2], x[6, 3:] = np.nan, np.inf, np.nan
+    x[7, ::2], x[8] = -np.inf, -0.0
+    x[8, ::5] = 0.0
+    for largest in (0, 1):
+        expected = np.argsort(-x if largest else x, axis=1, kind="stable")[:, :k]
+        params = {"type": TYPES["float32"], "largest": largest, "sorted": 1, **sizes((9, count, 1)), "k": k}
+        values, indices = run_both(x, params, expected.shape, isa)
+        np.testing.assert_array_equal(indices, expected)
+        np.testing.assert_array_equal(values.view(np.int32), np.take_along_axis(x, expected, 1).view(np.int32))
+
+
 def run_both(x, params, shape, isa):
     """Run top_k, whose two results are outputs."""
     places = (Operand("output", 0), Operand("output", 1), Operand("input", 0))

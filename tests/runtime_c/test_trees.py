@@ -54,7 +54,7 @@ def walk(
     params = {
         "rows": len(x), "features": x.shape[1], "outputs": e.outputs, "nodes": len(e.feature), "leaves": len(e.weights),
         "trees": len(e.roots), "aggregate": AGGREGATES.index(e.aggregate), "tracks": 1,
-        "small": len(e.feature) if e.threshold.dtype == F32 else 0,
+        "small": len(e.feature),
     } | changes  # fmt: skip
     roots = np.stack([e.roots, e.depths, e.columns])
     operands = [x, *map(Weight, (table if nodes is None else nodes, e.leaf, roots, e.weights, e.base))]
@@ -93,19 +93,31 @@ def test_walks_in_double(rows: int, trees: int, outputs: int, depth: int, isa: s
     np.testing.assert_allclose(walk(made, x, isa, pool), made.scores(x), rtol=1e-14, atol=1e-14)
 
 
-def test_missing_values_at_strange_thresholds(isa: str) -> None:
+def test_thresholds_in_double_that_no_float_tells_apart(isa: str) -> None:
+    """Many thresholds of one column, so that it is searched in many steps, and rows that are on them and beside."""
+    made = wide(ensemble(1, trees=40, outputs=1, features=2, depth=5))
+    made.threshold[:] = 1 + np.random.default_rng(1).integers(0, 300, len(made.threshold)) * 2.0**-52
+    x = 1 + np.random.default_rng(2).integers(-2, 303, (100, 2)) * 2.0**-52
+    x[::11, 0] = np.nan
+    np.testing.assert_array_equal(walk(made, x, isa), walk(made, x, isa, small=0))
+    np.testing.assert_allclose(walk(made, x, isa), made.scores(x), rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_missing_values_at_strange_thresholds(dtype: str, isa: str) -> None:
     """Both signs of zero, the least and the greatest numbers, infinities, and NaN, which no number is at most."""
-    least = np.nextafter(F32(0), F32(1))
-    strange = [0.0, -0.0, least, -least, np.finfo(F32).max, np.finfo(F32).min, np.inf, -np.inf, np.nan]
-    x = np.array(strange, F32)[:, None]
+    real = np.dtype(dtype).type
+    least = np.nextafter(real(0), real(1))
+    strange = [0.0, -0.0, least, -least, np.finfo(real).max, np.finfo(real).min, np.inf, -np.inf, np.nan]
     for threshold in strange:
         for missing in (False, True):
             made = Ensemble(
-                np.zeros(3, np.int32), np.array([threshold, 0, 0], F32), np.array([[1, 2], [1, 1], [2, 2]], np.int32),
-                np.array([missing, False, False]), np.array([-1, 0, 1], np.int32), np.array([[1.0], [2.0]], F32),
-                np.zeros(1, np.int32), np.ones(1, np.int32), "SUM", "NONE", np.zeros(1, F32),
+                np.zeros(3, np.int32), np.array([threshold, 0, 0], real), np.array([[1, 2], [1, 1], [2, 2]], np.int32),
+                np.array([missing, False, False]), np.array([-1, 0, 1], np.int32), np.array([[1.0], [2.0]], real),
+                np.zeros(1, np.int32), np.ones(1, np.int32), "SUM", "NONE", np.zeros(1, real),
             )  # fmt: skip
-            np.testing.assert_array_equal(walk(made, x, isa), made.scores(x), f"{threshold} {missing}")
+            for x in (np.array(strange, real)[:, None], np.array(2 * strange, real)[:, None]):  # many are no walk
+                np.testing.assert_array_equal(walk(made, x, isa), made.scores(x), f"{threshold} {missing}")
 
 
 @pytest.mark.parametrize("aggregate", AGGREGATES)
@@ -127,30 +139,30 @@ def test_aggregates(aggregate: str, isa: str) -> None:
     np.testing.assert_allclose(walk(made, x, isa), made.scores(x), rtol=1e-5, atol=1e-6)
 
 
-def equal_to(values: list[float], missing: int) -> Ensemble:
+def equal_to(values: list[float], missing: int, real: type = F32) -> Ensemble:
     """A chain of tests for equality, each of which is two nodes; those up to ``missing`` are passed by NaN."""
     count = len(values)
     places = 2 * np.arange(count)
-    table, threshold = np.zeros((3 * count + 1, 2), np.int32), np.zeros(3 * count + 1, F32)
+    table, threshold = np.zeros((3 * count + 1, 2), np.int32), np.zeros(3 * count + 1, real)
     leaf, feature = np.full(len(table), -1, np.int32), np.zeros(len(table), np.int32)
     for i, (at, value) in enumerate(zip(places, values, strict=True)):
         other, yes = at + 2, 2 * count + 1 + i
         table[at], table[at + 1], table[yes] = (at + 1, other), (other, yes), yes
-        threshold[at], threshold[at + 1] = value, np.nextafter(F32(value), F32(-np.inf))
+        threshold[at], threshold[at + 1] = value, np.nextafter(real(value), real(-np.inf))
         leaf[yes], feature[at], feature[at + 1] = i, i % 2, i % 2
     table[2 * count], leaf[2 * count] = 2 * count, count
-    weights = np.arange(count + 1, dtype=F32)[:, None] + 1
+    weights = np.arange(count + 1, dtype=real)[:, None] + 1
     return Ensemble(
         feature, threshold, table, np.arange(len(table)) % 2 + np.arange(len(table)) < 2 * missing, leaf, weights,
-        np.zeros(1, np.int32), np.array([2 * count], np.int32), "SUM", "NONE", np.zeros(1, F32),
+        np.zeros(1, np.int32), np.array([2 * count], np.int32), "SUM", "NONE", np.zeros(1, real),
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 31, 32, 40, 63, 64])
-def test_tests_for_equality(count: int, isa: str) -> None:
+@pytest.mark.parametrize(("count", "real"), [*[(n, F32) for n in (1, 2, 3, 31, 32, 40, 63, 64)], (40, np.float64)])
+def test_tests_for_equality(count: int, real: type, isa: str) -> None:
     """As many leaves as one word has and one more, as two have and more; the table is none of a tree."""
-    made = equal_to([(i - count // 2) / 2 for i in range(count)], missing=1)
-    x = np.concatenate([data(200, 2), np.repeat(np.arange(-40, 40)[:, None] / 2, 2, 1).astype(F32)])
+    made = equal_to([(i - count // 2) / 2 for i in range(count)], missing=1, real=real)
+    x = np.concatenate([data(200, 2), np.repeat(np.arange(-40, 40)[:, None] / 2, 2, 1).astype(F32)]).astype(real)
     x[0], x[1] = np.inf, -np.inf
     expected = made.scores(x)
     assert len(np.unique(expected)) > min(count, 5)

@@ -8,11 +8,13 @@
 #include "pack_f32.h"
 #include "block_f32.h"
 #include "grid.h"
+#include "narrow_f32.h"
 
 enum { GEMM_C, GEMM_A, GEMM_B, GEMM_BIAS, GEMM_RESIDUAL };
 
 static tc_grid gemm_grid(const tc_gemm_f32_params *p, int64_t l2_bytes) {
-  return tc_grid_make(p->m, p->n, p->m * p->k, p->k * p->n, (tc_grid_wish){p->block_rows, p->panel_order, l2_bytes, 1});
+  const int64_t block_rows = p->block_rows || !tc_is_narrow(p->m, p->k, p->n) ? p->block_rows : TC_NARROW_BLOCK;
+  return tc_grid_make(p->m, p->n, p->m * p->k, p->k * p->n, (tc_grid_wish){block_rows, p->panel_order, l2_bytes, 1});
 }
 
 static void TC_NAME(tc_gemm_f32_prepare)(tc_prepare *prepare) {
@@ -40,7 +42,8 @@ static void TC_NAME(tc_gemm_f32_prepare)(tc_prepare *prepare) {
   prepare->cost = prepare->work.flops = 2.0 * (double)macs;
   tc_state_of(prepare, padded, sizeof(float));
   TC_SHARE(prepare, p->k, p->n, p->trans_b);
-  prepare->scratch_bytes = grid.block_rows * (int64_t)sizeof(float *);
+  const int64_t pointers = tc_round_up(grid.block_rows * (int64_t)sizeof(float *), TC_ALIGNMENT);
+  prepare->scratch_bytes = pointers + (tc_is_narrow(p->m, p->k, p->n) ? tc_narrow_bytes() : 0);
 }
 
 static void TC_NAME(tc_gemm_f32_pack)(const tc_prepare *prepare, void *state) {
@@ -63,6 +66,8 @@ static void TC_NAME(tc_gemm_f32)(const tc_call *call, int64_t begin, int64_t end
   const tc_grid grid = gemm_grid(p, call->l2_bytes);
   const float *a = call->operands[GEMM_A], *residual = call->operands[GEMM_RESIDUAL], *bias = call->state;
   const float *panels = bias + tc_round_up(p->n, TC_LANES), **rows = call->scratch;
+  const int64_t pointers = tc_round_up(grid.block_rows * (int64_t)sizeof(float *), TC_ALIGNMENT);
+  const bool is_narrow = tc_is_narrow(p->m, p->k, p->n);
   tc_block_f32 block = {.rows = rows,
                         .taps = 1,
                         .depth = p->k,
@@ -71,7 +76,7 @@ static void TC_NAME(tc_gemm_f32)(const tc_call *call, int64_t begin, int64_t end
                         .epilogue = tc_epilogue(p->activation, p->activation_a, p->activation_b)};
   for (int64_t unit = begin; unit < end; unit++) {
     const tc_place place = tc_grid_place(&grid, unit);
-    for (int64_t m = 0; m < place.row_count; m++) {
+    for (int64_t m = 0; m < place.row_count && !is_narrow; m++) {
       rows[m] = a + (place.row + m) * p->lda;
     }
     block.row_count = place.row_count;
@@ -80,7 +85,11 @@ static void TC_NAME(tc_gemm_f32)(const tc_call *call, int64_t begin, int64_t end
     block.bias = bias + place.column;
     block.residual = residual ? residual + place.row * p->ldr + place.column : NULL;
     block.c = (float *)call->operands[GEMM_C] + place.row * p->ldc + place.column;
-    tc_grid_run(&grid, &block);
+    if (is_narrow) {
+      tc_narrow_run(&block, a + place.row * p->lda, p->lda, (float *)((char *)call->scratch + pointers));
+    } else {
+      tc_grid_run(&grid, &block);
+    }
   }
 }
 

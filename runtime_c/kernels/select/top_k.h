@@ -1,12 +1,13 @@
 /* top_k: the largest or smallest elements along an axis, and where they are. The best of a row so far, if they are few,
- * are a sorted list; else a heap holds them, the worst at its root, and is sorted at the end. A unit is one row; its
- * scratch is the heap, of positions. */
+ * are a sorted list; else a heap holds them, the worst at its root, and is sorted at the end. The few best of many
+ * floats are found with vectors. A unit is one row; its scratch is the heap, of positions. */
 #ifndef TINYCOMP_KERNELS_SELECT_TOP_K_H
 #define TINYCOMP_KERNELS_SELECT_TOP_K_H
 
 #include "vocabulary.h"
 
 #include "../common/number.h"
+#include "few_least_f32.h"
 
 enum { TOP_VALUES, TOP_INDICES, TOP_X };
 
@@ -128,12 +129,23 @@ static void TC_NAME(tc_top_k_prepare)(tc_prepare *prepare) {
 TC_NUMBER_LIST
 #undef TC_NUMBER
 
+/* Whether a row of floats is one for few_least_f32.h. */
+static bool top_is_few_of_many(const tc_top_k_params *p) {
+  return TC_LANES > 1 && p->type == TC_TYPE_F32 && p->inner == 1 && p->sorted && p->k <= FEW_MOST &&
+         p->axis >= FEW_LEAST_COUNT;
+}
+
 static void TC_NAME(tc_top_k)(const tc_call *call, int64_t begin, int64_t end) {
   const tc_top_k_params *p = call->params;
   for (int64_t unit = begin; unit < end; unit++) {
     const int64_t outer = unit / p->inner, column = unit % p->inner;
     const int64_t from = outer * p->axis * p->inner + column, to = outer * p->k * p->inner + column;
     int64_t *indices = (int64_t *)call->operands[TOP_INDICES] + to;
+    if (top_is_few_of_many(p) &&
+        few_least((const float *)call->operands[TOP_X] + from, p->axis, p->largest ? -1.0f : 1.0f, p->k,
+                  (float *)call->operands[TOP_VALUES] + to, indices)) {
+      continue;
+    }
     switch (p->type) {
 #define TC_NUMBER(kind, type, wide)                                                                                 \
   case TC_TYPE_##kind:                                                                                              \

@@ -5,7 +5,10 @@
  *
  * All tests have the form threshold < x, of columns that are made of a block of rows: what is no number becomes
  * infinity where it fails the test, and stays where it passes; x == t, which is two nodes of the table, fails
- * where t < x or -t < -x. */
+ * where t < x or -t < -x.
+ *
+ * Columns and thresholds are floats. Of an ensemble in double they are ranks among the thresholds that its column is
+ * compared with, see leaf_tests.h. */
 #ifndef TINYCOMP_KERNELS_TREES_LEAF_SETS_H
 #define TINYCOMP_KERNELS_TREES_LEAF_SETS_H
 
@@ -14,6 +17,10 @@
 #include "node.h"
 
 enum { SETS_ROWS = 64, SETS_LEAVES = 64, SETS_NODES = 256, SETS_LEAST_ROWS = 16 };
+
+/* Room for the numbers of an ensemble in double, per node of small trees: those of lists, and those of tests. Ranks of
+ * more tests would be no floats. */
+enum { SETS_LISTED = 4, SETS_TESTS = 2, SETS_NUMBERS = SETS_LISTED + SETS_TESTS, SETS_MOST_NODES = 1 << 22 };
 
 /* Vectors that a test meets at once: some rows where they are scalars, all SETS_ROWS where they are wide. */
 enum { SETS_VECTORS = TC_LANES == 1 || TC_LANES >= 16 ? 4 : 8, SETS_GROUP = SETS_VECTORS * TC_LANES };
@@ -33,11 +40,13 @@ typedef struct sets_tree {
   int32_t begin, middle, end, leaf;
 } sets_tree;
 
+/* Of an ensemble in double, the sorted thresholds of a column lie from `first` on; they are 2 `half` - 1, the last of
+ * them perhaps infinity to fill up. */
 typedef struct sets_column {
-  int32_t feature, kind;
+  int32_t feature, kind, first, half;
 } sets_column;
 
-/* Where the parts of the state lie, and how much of them is used. */
+/* Where the parts of the state lie that are int32 and float, and how much of them is used. */
 typedef struct sets_state {
   int32_t *counts; /* of columns, 0 if no tree is a set; of trees that are walked */
   sets_test *tests;
@@ -74,58 +83,6 @@ typedef struct sets_shape {
   int nodes;
 } sets_shape;
 
-/* Whether a node and its first child say x == threshold together: the way there is the second child of the child. */
-static bool sets_equals(const trees_node_f32 *nodes, int32_t at) {
-  const trees_node_f32 *node = nodes + at, *below = nodes + node->child[0];
-  return below->child[0] == node->child[1] && below->child[1] != node->child[1] &&
-         below->feature == (node->feature & ~TREES_TRACKS) && isfinite(node->threshold) &&
-         below->threshold == nextafterf(node->threshold, -INFINITY);
-}
-
-/* Finds out what is below a root: false if that is no tree, or one that is too large or says what no test says. */
-static bool sets_shape_of(const trees_node_f32 *nodes, int64_t count, int32_t root, sets_shape *s) {
-  s->nodes = (int)tc_min(count - root, SETS_NODES);
-  memset(s->reached, 0, sizeof(s->reached));
-  s->reached[0] = true;
-  for (int i = 0; i < s->nodes; i++) {
-    const trees_node_f32 *node = nodes + root + i;
-    s->left[i] = s->right[i] = -1;
-    if (!s->reached[i] || node->child[0] == root + i) {
-      continue;
-    }
-    s->equals[i] = sets_equals(nodes, root + i);
-    const bool tracks = node->feature & TREES_TRACKS;
-    if (node->threshold != node->threshold || (node->threshold == INFINITY && !tracks)) {
-      return false;
-    }
-    const int32_t left = (s->equals[i] ? nodes[node->child[0]].child[1] : node->child[0]) - root;
-    const int32_t right = node->child[1] - root;
-    if (left >= s->nodes || right >= s->nodes || left == right || s->reached[left] || s->reached[right]) {
-      return false;
-    }
-    s->reached[left] = s->reached[right] = true;
-    s->left[i] = (int16_t)left;
-    s->right[i] = (int16_t)right;
-  }
-  for (int i = s->nodes - 1; i >= 0; i--) { /* children come behind their parents */
-    s->leaves[i] = s->reached[i];
-    if (s->left[i] >= 0) {
-      s->leaves[i] = (int16_t)(s->leaves[s->left[i]] + s->leaves[s->right[i]]);
-    }
-    if (s->leaves[i] > SETS_LEAVES) {
-      return false;
-    }
-  }
-  s->first[0] = 0;
-  for (int i = 0; i < s->nodes; i++) {
-    if (s->left[i] >= 0) {
-      s->first[s->left[i]] = s->first[i];
-      s->first[s->right[i]] = (int16_t)(s->first[i] + s->leaves[s->left[i]]);
-    }
-  }
-  return true;
-}
-
 /* The leaves of a word that are below the first child of a node. */
 static uint32_t sets_below(const sets_shape *s, int node, int word) {
   const int left = s->left[node];
@@ -140,27 +97,9 @@ static int32_t sets_column_of(const tc_tree_ensemble_f32_params *p, sets_state *
   int32_t *place = to->places + kind * p->features + feature;
   if (*place < 0) {
     *place = to->counts[0]++;
-    to->columns[*place] = (sets_column){feature, kind};
+    to->columns[*place] = (sets_column){.feature = feature, .kind = kind};
   }
   return *place;
-}
-
-/* Adds the tests of a word behind `at`, and returns where they end. */
-static int32_t sets_add_tests(const tc_tree_ensemble_f32_params *p, const trees_node_f32 *nodes, const sets_shape *s,
-                              int word, sets_state *to, int32_t at) {
-  for (int i = 0; i < s->nodes; i++) {
-    const int32_t gone = (int32_t)sets_below(s, i, word);
-    if (!gone) {
-      continue;
-    }
-    const int32_t feature = nodes[i].feature & ~TREES_TRACKS;
-    const int kind = nodes[i].feature & TREES_TRACKS ? SETS_NAN_PASSES : SETS_NAN_FAILS;
-    to->tests[at++] = (sets_test){nodes[i].threshold, sets_column_of(p, to, feature, kind), gone};
-    if (s->equals[i]) {
-      to->tests[at++] = (sets_test){-nodes[i].threshold, sets_column_of(p, to, feature, SETS_NEGATIVE), gone};
-    }
-  }
-  return at;
 }
 
 static int32_t sets_count_tests(const sets_shape *s) {
@@ -171,67 +110,9 @@ static int32_t sets_count_tests(const sets_shape *s) {
   return count;
 }
 
-/* What a row takes, in cycles of Zen 4: a step of a walk; a test, of a vector; an element of a column. */
-static const double SETS_STEP = 2.2, SETS_TEST = 2.5, SETS_ELEMENT = 2.5;
-
-/* Makes sets of those trees that take longer to walk. `leaves` has the row of weights of every node. */
-static void sets_pack(const tc_tree_ensemble_f32_params *p, const trees_node_f32 *nodes, const int32_t *leaves,
-                      const int32_t *roots, const int32_t *depths, void *state) {
-  sets_state to = sets_state_at(p, state);
-  to.counts[0] = to.counts[1] = 0;
-  for (int64_t i = 0; i < SETS_KINDS * p->features; i++) {
-    to.places[i] = -1;
-  }
-  int32_t tests = 0, leaf = 0;
-  double gain = 0;
-  for (int64_t t = 0; t < p->trees; t++) {
-    sets_shape shape;
-    const double steps = (double)(tc_ceil_div(depths[t], TREES_STRIDE) * TREES_STRIDE);
-    to.trees[t].begin = -1;
-    if (!sets_shape_of(nodes, p->nodes, roots[t], &shape)) {
-      continue;
-    }
-    const int32_t count = sets_count_tests(&shape);
-    const double better = SETS_STEP * steps - SETS_TEST / TC_LANES * count;
-    if (better <= 0 || tests + count > 2 * p->small || leaf + shape.leaves[0] > p->small) {
-      continue;
-    }
-    const int32_t middle = sets_add_tests(p, nodes + roots[t], &shape, 0, &to, tests);
-    const int32_t end = sets_add_tests(p, nodes + roots[t], &shape, 1, &to, middle);
-    to.trees[t] = (sets_tree){tests, middle, end, leaf};
-    for (int i = 0; i < shape.nodes; i++) {
-      if (shape.reached[i] && shape.left[i] < 0) {
-        to.leaves[leaf + shape.first[i]] = leaves[roots[t] + i];
-      }
-    }
-    tests = end;
-    leaf += shape.leaves[0];
-    gain += better;
-  }
-  if (gain < SETS_ELEMENT * to.counts[0]) {
-    to.counts[0] = 0;
-  }
-  for (int64_t t = 0; t < p->trees; t++) {
-    to.trees[t].begin = to.counts[0] ? to.trees[t].begin : -1;
-    to.counts[1] += to.trees[t].begin < 0;
-  }
-}
-
-/* Makes the columns of up to SETS_ROWS rows. */
-static void sets_make_columns(const tc_tree_ensemble_f32_params *p, const sets_state *s, const float *x, int64_t rows,
-                              float *to) {
-  for (int32_t c = 0; c < s->counts[0]; c++, to += SETS_ROWS) {
-    const float *from = x + s->columns[c].feature;
-    const int32_t kind = s->columns[c].kind;
-    for (int64_t row = 0; row < rows; row++, from += p->features) {
-      const float value = *from;
-      to[row] = kind == SETS_NEGATIVE ? -value : kind == SETS_NAN_FAILS && value != value ? INFINITY : value;
-    }
-    for (int64_t row = rows; row < tc_min(tc_round_up(rows, SETS_GROUP), SETS_ROWS); row++) {
-      to[row] = 0;
-    }
-  }
-}
+/* What a row takes, in cycles of Zen 4: a step of a walk; a test, of a vector; an element of a column, and a
+ * step of the search for its rank. */
+static const double SETS_STEP = 2.2, SETS_TEST = 2.5, SETS_ELEMENT = 2.5, SETS_SEARCH = 1.5;
 
 /* Leaves of a word that are left of each of SETS_GROUP rows. */
 static void sets_word(const sets_test *tests, const sets_test *end, const float *columns, uint32_t *to) {

@@ -2,10 +2,8 @@
 #ifndef TINYCOMP_KERNELS_TREES_TREE_ENSEMBLE_F32_H
 #define TINYCOMP_KERNELS_TREES_TREE_ENSEMBLE_F32_H
 
-#include "leaf_sets.h"
-
 #define trees_real float
-#define TREES_SETS 1
+#define TREES_RANKS 0
 #define TREES_TYPED(name) name##_f32
 #define TREES_BELOW nextafterf
 #define TREES_PREPARE TC_NAME(tc_tree_ensemble_f32_prepare)
@@ -13,7 +11,7 @@
 #define TREES_RUN TC_NAME(tc_tree_ensemble_f32)
 #include "walk.h"
 #undef trees_real
-#undef TREES_SETS
+#undef TREES_RANKS
 #undef TREES_TYPED
 #undef TREES_BELOW
 #undef TREES_PREPARE

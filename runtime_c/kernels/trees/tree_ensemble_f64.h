@@ -3,7 +3,7 @@
 #define TINYCOMP_KERNELS_TREES_TREE_ENSEMBLE_F64_H
 
 #define trees_real double
-#define TREES_SETS 0
+#define TREES_RANKS 1
 #define TREES_TYPED(name) name##_f64
 #define TREES_BELOW nextafter
 #define TREES_PREPARE TC_NAME(tc_tree_ensemble_f64_prepare)
@@ -11,7 +11,7 @@
 #define TREES_RUN TC_NAME(tc_tree_ensemble_f64)
 #include "walk.h"
 #undef trees_real
-#undef TREES_SETS
+#undef TREES_RANKS
 #undef TREES_TYPED
 #undef TREES_BELOW
 #undef TREES_PREPARE

@@ -5,13 +5,14 @@
  * A step of one row waits for the step before it, so several go side by side: rows in one tree, or one row in several
  * trees. A leaf is its own child, so that no step needs a branch; after some steps the walk ends if nobody has moved.
  * The weights of a row are added in the order of the trees, however rows are cut.
- * Small trees of floats are no walk where many rows come at once, see leaf_sets.h. */
+ * Small trees are no walk where many rows come at once, see leaf_sets.h. */
 #include "vocabulary.h"
 
 #ifndef TREES_TYPED /* by itself: as the first of those who include this */
 #include "tree_ensemble_f32.h"
 #else
 
+#include "leaf_sets.h"
 #include "node.h"
 
 #define trees_node TREES_TYPED(trees_node)
@@ -27,6 +28,16 @@
 #define trees_of_rows TREES_TYPED(trees_of_rows)
 #define trees_finish TREES_TYPED(trees_finish)
 #define trees_of_row TREES_TYPED(trees_of_row)
+#define trees_numbers TREES_TYPED(trees_numbers)
+#define sets_equals TREES_TYPED(sets_equals)
+#define sets_shape_of TREES_TYPED(sets_shape_of)
+#define sets_add_test TREES_TYPED(sets_add_test)
+#define sets_add_tests TREES_TYPED(sets_add_tests)
+#define sets_pack TREES_TYPED(sets_pack)
+#define sets_finish TREES_TYPED(sets_finish)
+#define sets_make_columns TREES_TYPED(sets_make_columns)
+
+#include "leaf_tests.h"
 
 /* int32 words of a node in the constant table: its feature, the bits of its threshold, its children. */
 #define TREES_WORDS (3 + (int)(sizeof(trees_real) / sizeof(int32_t)))
@@ -34,21 +45,23 @@
 /* Where the parts of the state lie. */
 typedef struct trees_state {
   const trees_node *nodes;
+  const trees_real *numbers; /* that tests are ranks of */
   const int32_t *leaves, *roots, *depths, *columns;
-#if TREES_SETS
   sets_state sets;
-#endif
 } trees_state;
+
+TC_INLINE int64_t trees_numbers(const tc_tree_ensemble_f32_params *p) {
+  return TREES_RANKS ? SETS_NUMBERS * p->small : 0;
+}
 
 static trees_state trees_state_at(const tc_tree_ensemble_f32_params *p, const void *state) {
   trees_state at = {.nodes = state};
-  at.leaves = (const int32_t *)(at.nodes + p->nodes);
+  at.numbers = (const trees_real *)(at.nodes + p->nodes);
+  at.leaves = (const int32_t *)(at.numbers + trees_numbers(p));
   at.roots = at.leaves + p->nodes;
   at.depths = at.roots + p->trees;
   at.columns = at.depths + p->trees;
-#if TREES_SETS
   at.sets = sets_state_at(p, at.columns + p->trees);
-#endif
   return at;
 }
 
@@ -76,15 +89,16 @@ static void TREES_PREPARE(tc_prepare *prepare) {
                          TC_PRODUCT(prepare, p->trees, 3, sizeof(int32_t));
   TC_SHARE(prepare, p->nodes, p->trees, p->leaves, p->features, p->outputs, p->aggregate, p->small);
   prepare->scratch_bytes = p->tracks ? TC_PRODUCT(prepare, TREES_BLOCK, 2, p->features, sizeof(trees_real)) : 0;
-#if TREES_SETS
-  prepare->state_bytes += sets_bytes(prepare, p);
+  const int64_t numbers = TREES_RANKS ? TC_PRODUCT(prepare, SETS_NUMBERS, p->small) : 0;
+  prepare->state_bytes += TC_PRODUCT(prepare, numbers, sizeof(trees_real)) + sets_bytes(prepare, p);
   prepare->scratch_bytes += TC_PRODUCT(prepare, SETS_ROWS, sets_most_columns(p), sizeof(float));
-#endif
   const int64_t words = (int64_t)(offsetof(trees_node, child) + sizeof(int32_t[2]) - offsetof(trees_node, feature));
-  const int64_t behind = p->nodes * (int64_t)sizeof(trees_node);
+  const int64_t ahead = p->nodes * (int64_t)sizeof(trees_node);
+  const int64_t behind = ahead + numbers * (int64_t)sizeof(trees_real);
   tc_state_repeats(prepare, 0, 1, sizeof(trees_real), p->nodes, sizeof(trees_node));
   tc_state_repeats(prepare, offsetof(trees_node, feature), words / (int64_t)sizeof(int32_t), sizeof(int32_t), p->nodes,
                    sizeof(trees_node));
+  tc_state_numbers(prepare, ahead, numbers, sizeof(trees_real));
   tc_state_numbers(prepare, behind, (prepare->state_bytes - behind) / (int64_t)sizeof(int32_t), sizeof(int32_t));
   prepare->units = tc_ceil_div(p->rows, TREES_BLOCK);
   prepare->cost = 10.0 * (double)p->rows * (double)p->trees;
@@ -113,7 +127,8 @@ static void TREES_PACK(const tc_prepare *prepare, void *state) {
   const int32_t *from = prepare->constants[TREES_NODES], *roots = prepare->constants[TREES_ROOTS];
   const int32_t *leaf = prepare->constants[TREES_LEAVES];
   trees_node *nodes = state;
-  int32_t *leaves = (int32_t *)(nodes + p->nodes), *to = leaves + p->nodes;
+  trees_real *numbers = (trees_real *)(nodes + p->nodes);
+  int32_t *leaves = (int32_t *)(numbers + trees_numbers(p)), *to = leaves + p->nodes;
   for (int64_t i = 0; i < p->nodes; i++, from += TREES_WORDS) {
     trees_node node = {.feature = from[0], .child = {from[TREES_WORDS - 2], from[TREES_WORDS - 1]}};
     memcpy(&node.threshold, &from[1], sizeof(node.threshold));
@@ -131,9 +146,7 @@ static void TREES_PACK(const tc_prepare *prepare, void *state) {
     const int32_t column = roots[2 * p->trees + t];
     to[2 * p->trees + t] = p->aggregate <= TC_TREES_SUM && column >= 0 && column < p->outputs ? column : -1;
   }
-#if TREES_SETS
-  sets_pack(p, nodes, leaves, to, to + p->trees, to + 3 * p->trees);
-#endif
+  sets_pack(p, nodes, leaves, to, to + p->trees, numbers, to + 3 * p->trees);
   for (int64_t i = 0; i < p->nodes; i++) {
     nodes[i] = nodes[i].feature & TREES_TRACKS ? trees_mirror(nodes[i], p->features) : nodes[i];
   }
@@ -224,16 +237,9 @@ static void trees_of_rows(const tc_tree_ensemble_f32_params *p, const trees_stat
   int32_t leaves[TREES_BLOCK];
   for (int64_t tree = 0; tree < p->trees; tree++) {
     const int32_t column = state->columns[tree];
-    bool is_found = false;
-#if TREES_SETS
-    is_found = columns && state->sets.trees[tree].begin >= 0;
-    if (is_found) {
+    if (columns && state->sets.trees[tree].begin >= 0) {
       sets_find(&state->sets, &state->sets.trees[tree], columns, rows, leaves);
-    }
-#else
-    (void)columns;
-#endif
-    if (!is_found) {
+    } else {
       trees_find(state, tree, x, stride, rows, leaves);
     }
     if (column >= 0) {
@@ -308,13 +314,11 @@ static void TREES_RUN(const tc_call *call, int64_t begin, int64_t end) {
     const int64_t stride = p->tracks ? 2 * p->features : p->features;
     float *columns = NULL;
     bool walks = true;
-#if TREES_SETS
     if (state.sets.counts[0] && full >= SETS_LEAST_ROWS) {
-      columns = (float *)call->scratch + (p->tracks ? TREES_BLOCK * stride : 0);
-      sets_make_columns(p, &state.sets, x, full, columns);
+      columns = (float *)((trees_real *)call->scratch + (p->tracks ? TREES_BLOCK * stride : 0));
+      sets_make_columns(p, &state.sets, state.numbers, x, full, columns);
       walks = state.sets.counts[1] || full < rows;
     }
-#endif
     if (p->tracks && walks) {
       trees_both_signs(x, rows, p->features, call->scratch);
       x = call->scratch;
@@ -347,5 +351,13 @@ static void TREES_RUN(const tc_call *call, int64_t begin, int64_t end) {
 #undef trees_of_rows
 #undef trees_finish
 #undef trees_of_row
+#undef trees_numbers
+#undef sets_equals
+#undef sets_shape_of
+#undef sets_add_test
+#undef sets_add_tests
+#undef sets_pack
+#undef sets_finish
+#undef sets_make_columns
 
 #endif

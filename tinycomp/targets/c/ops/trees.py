@@ -68,7 +68,7 @@ def emit_scores(emit: Emitter, node: Node, ensemble: Ensemble, to: Value | View)
         "rows": rows, "features": columns, "outputs": ensemble.outputs, "nodes": count,
         "leaves": len(ensemble.weights), "trees": len(ensemble.roots),
         "aggregate": AGGREGATES.index(ensemble.aggregate), "tracks": int(bool((feature & _TRACKS).any())),
-        "small": 0 if _is_wide(ensemble) else _nodes_of_small_trees(ensemble),
+        "small": _nodes_of_small_trees(ensemble),
     }  # fmt: skip
     base = ensemble.base if ensemble.base.any() else None
     tables = [nodes, ensemble.leaf, np.stack([ensemble.roots, ensemble.depths, ensemble.columns]), ensemble.weights]
