@@ -210,7 +210,7 @@ class Judge:
         self._recent: dict[str, list[str]] = collections.defaultdict(list)
         self._sound: dict[str, bool] = {}
 
-    def _run(self, test: str, number: int) -> int:
+    def _run(self, tests: list[str], number: int) -> int:
         """Run tests in a forked child without a check; 0 if they pass, a signal's number below 0 if that ends it."""
         child = os.fork()
         if not child:
@@ -219,23 +219,24 @@ class Judge:
             quiet = os.open(os.devnull, os.O_WRONLY)
             os.dup2(quiet, 1)
             os.dup2(quiet, 2)
-            os._exit(pytest.main([*OPTIONS, test], plugins=[_Watch(self._last)]))
+            os._exit(pytest.main([*OPTIONS, *tests], plugins=[_Watch(self._last)]))
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
     def _is_sound(self, test: str) -> bool:
         """Tell whether a test passes with all checks."""
         if test not in self._sound:
-            self._sound[test] = self._run(test, NONE) == pytest.ExitCode.OK
+            self._sound[test] = self._run([test], NONE) == pytest.ExitCode.OK
         return self._sound[test]
 
     def noticed_by(self, number: int, check: str) -> str:
         """Return the test that fails without a check, and how; nothing if all pass."""
         recent, files = self._recent[check.partition(":")[0]], _tests_for(check)
-        for test in [*recent, *files]:
-            assert self._is_sound(test) or test in recent, f"{test} fails with all checks"
-            code = self._run(test, number) if self._is_sound(test) else 0
+        for tests in [recent, *([file] for file in files)]:
+            assert tests is recent or self._is_sound(tests[0]), f"{tests[0]} fails with all checks"
+            code = self._run(tests, number) if tests else 0
             if code:
                 found = self._last.read_text(encoding="utf-8")
+                assert tests is not recent or self._is_sound(found), f"{found} fails by itself"
                 recent[:] = [found, *(other for other in recent if other != found)][: self.RECENT]
                 return f"{found} ({'fails' if code > 0 else signal.Signals(-code).name})"
         return ""

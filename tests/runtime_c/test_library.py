@@ -384,7 +384,7 @@ def retyped(tensor: int, *other: int | str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "other", [("float64", 1, -1, 3), ("float32", 2, -1, 3, -1, 1), ("float32", 1, -1, 2)], ids=["dtype", "rank", "size"]
+    "other", [("float64", 1, -1, 3), ("float32", 0), ("float32", 1, -1, 2)], ids=["dtype", "rank", "size"]
 )
 @pytest.mark.parametrize(
     ("tensor", "message"),
@@ -448,6 +448,42 @@ def test_values_that_nothing_makes_or_that_are_made_twice(edits: tuple[str, ...]
     CModule(changed("constant"))
     with pytest.raises(LibraryError, match="a value is read that nothing makes, or made twice"):
         CModule(changed(*edits))
+
+
+def test_sizes_that_lie_behind_their_operand() -> None:
+    place = ("c_0", 0, 2, 1, 2, 0, 0, 1, -1)  # the program takes its second size from the first element of the second
+    contents = edited(module_of(SIZES).to_bytes(), place, {9: -(1 << 40)})
+    with pytest.raises(LibraryError, match="c_0: an operand has no element that is a size"):
+        CModule(contents)(np.zeros((2, 8), np.float32), np.array([3]))
+
+
+LEFT = (11, 1, 4, 6, 0, 34, 1, 1)
+"""Where the second output of ``FOUND`` stays, and which of the program's values its bytes and dimension are."""
+
+
+@pytest.mark.parametrize(
+    ("place", "other"),
+    [
+        ((4, "float32", 1, -1, -1, 1), (4, "float32", 2, -1, -1, -1, -1, 1)),
+        (LEFT, (5, 0, 4, 0, 0, 5, 0, -1, 0, 0, *LEFT[:5], 35, 1, 36)),
+    ],
+    ids=["rank", "negative"],
+)
+def test_results_that_have_other_sizes_than_they_say(
+    place: tuple[int | str, ...], other: tuple[int | str, ...]
+) -> None:
+    found = CModule(exchanged(module_of(FOUND).to_bytes(), place, other))
+    with pytest.raises(LibraryError, match="c_0: result 1 does not have the size that its dimensions say"):
+        found(np.ones((2, 3), np.float32))
+
+
+def test_results_of_unknown_size_that_given_memory_has_no_room_for() -> None:
+    found, memory = CModule(module_of(FOUND).to_bytes()), np.zeros(2, np.float32)
+    found.set_output(1, memory)
+    found(np.array([[0, 1, 2]], np.float32))
+    np.testing.assert_array_equal(memory, [1, 2])
+    with pytest.raises(LibraryError, match='output "values" has 12 bytes, and there is room for 8'):
+        found(np.ones((1, 3), np.float32))
 
 
 @pytest.mark.parametrize("pair", [(-1, 0), (3, 0), (0, -1), (0, 1)])
