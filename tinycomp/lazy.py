@@ -102,6 +102,8 @@ class LazyTable(Mapping[_K, _V]):
 
     def get(self, name: _K, default: Any = None, /) -> Any:
         """Return what is registered under a name, or the default; an error of an import is no answer."""
+        if name in self._found:  # as nearly always
+            return self._found[name]
         return self[name] if name in self._where else default
 
     def __contains__(self, name: object) -> bool:
