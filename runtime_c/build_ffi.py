@@ -104,8 +104,9 @@ def file_flags(source: str) -> list[str]:
     """Return the compiler flags that one file gets in addition.
 
     What few run is compiled to less: scalar kernels where every newer processor has a better set, and those for Helium
-    and on x86 for NEON, which only pack weights here. Functions that the library exports are inlined all the same, as
-    nobody replaces them.
+    and on x86 for NEON, which only pack weights here. Kernels have no tables for unwinding, a twentieth of the library:
+    nothing is thrown through them. Functions that the library exports are inlined all the same, as nobody replaces
+    them.
     """
     name = Path(source).stem
     if not name.startswith("isa_"):
@@ -115,7 +116,9 @@ def file_flags(source: str) -> list[str]:
         "isa_neon": ["-Os"] if machine() == "x86_64" else [],
         "isa_scalar": ["-O2"] if len(isas()) > 2 else [],
     }
-    return [] if sanitizers() else small.get(name, [])
+    if sanitizers():
+        return []
+    return [*small.get(name, []), *([] if system() == "win" else ["-fno-asynchronous-unwind-tables"])]
 
 
 def link_flags() -> list[str]:
