@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
+import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -126,3 +130,23 @@ with ThreadPoolExecutor(len(OPS)) as pool:
 def test_threads_may_compile_their_first_models_at_once() -> None:
     run = subprocess.run([sys.executable, "-c", FIRST_MODELS], capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+@pytest.mark.filterwarnings("ignore")
+def test_a_fork_waits_for_imports_of_other_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "imported_slowly.py").write_text(
+        "import builtins, time\nbuiltins._begun.set()\ntime.sleep(0.5)\nvalue = 1\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    begun = threading.Event()
+    monkeypatch.setattr(builtins, "_begun", begun, raising=False)
+    thread = threading.Thread(target=lambda: LazyModule("imported_slowly").value)
+    thread.start()
+    begun.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(5)  # ends a child that hangs
+        os._exit(0 if LazyModule("imported_slowly").value == 1 else 1)
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0

@@ -7,14 +7,66 @@ lists by name what each module brings, and :class:`LazyTable` imports a module w
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, TypeVar, overload
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 _T = TypeVar("_T")
+_LONGEST_IMPORT = 10.0
+"""Seconds that a fork waits for imports of other threads; they may themselves wait for the thread that forks."""
+
+
+class _Imports:
+    """Count imports, which a fork waits for: a child would wait for the lock of a half imported module for ever."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._under_way: dict[int, int] = {}
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=self._wait, after_in_parent=self._go_on, after_in_child=self._begin_anew)
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Import something in the block; a thread may be in several, one within the other."""
+        thread = threading.get_ident()
+        with self._changed:
+            self._under_way[thread] = self._under_way.get(thread, 0) + 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._under_way[thread] -= 1
+                if not self._under_way[thread]:
+                    del self._under_way[thread]
+                    self._changed.notify_all()
+
+    def _wait(self) -> None:
+        self._changed.acquire()
+        own = {threading.get_ident()}
+        self._changed.wait_for(lambda: self._under_way.keys() <= own, _LONGEST_IMPORT)
+
+    def _go_on(self) -> None:
+        self._changed.release()
+
+    def _begin_anew(self) -> None:
+        """Forget the threads of the parent that are not there."""
+        thread = threading.get_ident()
+        self._changed = threading.Condition()
+        self._under_way = {own: count for own, count in self._under_way.items() if own == thread}
+
+
+_imports = _Imports()
+
+
+def _import(name: str, package: str | None = None) -> ModuleType:
+    with _imports.one():
+        return importlib.import_module(name, package)
 
 
 class LazyModule(ModuleType):
@@ -30,7 +82,7 @@ class LazyModule(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         """Import the module, and keep what was asked for."""
-        value = getattr(importlib.import_module(self.__name__), name)
+        value = getattr(_import(self.__name__), name)
         setattr(self, name, value)
         return value
 
@@ -46,7 +98,7 @@ def from_modules(package: str, where: Mapping[str, str]) -> Callable[[str], Any]
     def __getattr__(name: str) -> Any:  # noqa: N807
         if name not in where:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(where[name], package), name)
+        value = getattr(_import(where[name], package), name)
         setattr(sys.modules[package], name, value)
         return value
 
@@ -116,7 +168,7 @@ class LazyTable(Mapping[_K, _V]):
         return len(self._where)
 
     def _import(self, module: str) -> None:
-        found = self._registered(importlib.import_module(f"{self._package}.{module}"))
+        found = self._registered(_import(f"{self._package}.{module}"))
         if wrong := found.keys() ^ set(self._names[module]):
             raise ImportError(
                 f"{self._package}.{module} does not register what is listed of it: {sorted(map(str, wrong))}",
