@@ -395,10 +395,12 @@ int32_t tc_program_leaves(tc_program *program, int32_t output, const tc_operand 
   tc_left left = {.output = output, .place = *place, .bytes = bytes, .rank = rank};
   for (int32_t d = 0; sound && d < rank; d++) {
     sound = tc_is_value(program, dims[d]);
-    left.dims[d] = dims[d];
   }
   if (!sound) {
     return tc_error_set(error, TC_INVALID, "output %d cannot lie there", output);
+  }
+  if (rank > 0) { /* a scalar may have no list */
+    memcpy(left.dims, dims, (size_t)rank * sizeof(int64_t));
   }
   if (!tc_reserve((void **)&program->left, program->left_count, &program->left_capacity, sizeof(tc_left))) {
     return tc_error_set(error, TC_NO_MEMORY, "no memory for another output");

@@ -243,23 +243,23 @@ class Judge:
 
 
 def _judge(checks: list[str], files: list[str]) -> int:
-    """Leave out the checks of some files, or all, in the build of this checkout; 1 if nobody misses too many."""
+    """Leave out the checks of some files, or all, in the build of this checkout; 1 if too many are not noticed."""
     pytest.main([*OPTIONS, "--collect-only", "-qq", *TESTS])  # whoever is forked has all modules from here on, and
     assert pytest.main([*OPTIONS, LIBRARY]) == pytest.ExitCode.OK  # what these import for their first model
     judge = Judge(Path(os.environ[CHECKS]).parent)
-    started, results = time.monotonic(), collections.Counter[str]()
+    started, results = time.monotonic(), collections.Counter[tuple[str, bool]]()
     for number, check in enumerate(checks):
         name = Path(check.partition(":")[0]).name
         if files and name not in files:
             continue
         test = judge.noticed_by(number, check)
-        results[f"{name}: {'noticed' if test else 'unnoticed'}"] += 1
-        results["noticed"] += bool(test)
-        print(f"{check}: {test or 'NOBODY MISSES IT'}", flush=True)
-    count = sum(results.values()) - results["noticed"]
-    print(*(f"{result} {number}" for result, number in sorted(results.items())), sep="\n")
-    print(f"{results['noticed']} of {count} checks are missed by a test ({time.monotonic() - started:.0f} s)")
-    return int(results["noticed"] < ENOUGH * count)
+        results[name, bool(test)] += 1
+        print(f"{check}: {test or 'NO TEST FAILS'}", flush=True)
+    for name in dict.fromkeys(name for name, _ in results):
+        print(f"{name}: {results[name, True]} noticed, {results[name, False]} not")
+    noticed, count = sum(results[key] for key in results if key[1]), sum(results.values())
+    print(f"{noticed} of {count} checks are noticed by a test ({time.monotonic() - started:.0f} s)")
+    return int(noticed < ENOUGH * count)
 
 
 def main() -> int:

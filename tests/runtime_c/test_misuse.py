@@ -291,7 +291,7 @@ CALLS: list[tuple[Callable[[], Draft], str, tuple[Any, ...], str]] = [
     (finding, "leaves", (0, place(ARENA, 1), 0, 0, NOTHING), NO_PLACE),
     (finding, "leaves", (0, place(ARENA), 4, 0, NOTHING), NO_PLACE),
     (finding, "leaves", (0, place(ARENA), 0, -1, NOTHING), NO_PLACE),
-    (finding, "leaves", (0, place(ARENA), 0, 1 << 21, ffi.new("int64_t[]", 1 << 21)), NO_PLACE),
+    (finding, "leaves", (0, place(ARENA), 0, 512, ffi.new("int64_t[]", [3] * 512)), NO_PLACE),
     (finding, "leaves", (0, place(ARENA), 0, 1, ffi.new("int64_t[]", [4])), NO_PLACE),
     (static, "typical", (ffi.new("int64_t[1]"),), "the program has no symbols, or has its sizes already"),
     (settled, "typical", (ffi.new("int64_t[1]"),), "the program has no symbols, or has its sizes already"),
