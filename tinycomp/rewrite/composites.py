@@ -118,29 +118,29 @@ class CompositeGroup:
         Raises:
             PatternError: If their names are others, or one can match without the operators.
         """
-        with self._lock:
-            if not self._described:
-                self._described = tuple(self._describe())
-                self._check()
-            return self._described
+        if not self._described:
+            with self._lock:
+                self._described = self._described or self._checked(tuple(self._describe()))
+        return self._described
 
     def may_match(self, operators: AbstractSet[Head]) -> bool:
         """Tell whether there may be a match in a graph that has these operators."""
         return not any(map(operators.isdisjoint, self.needs))
 
-    def _check(self) -> None:
-        names = tuple(composite.name for composite in self._described)
+    def _checked(self, described: tuple[Composite, ...]) -> tuple[Composite, ...]:
+        names = tuple(composite.name for composite in described)
         if names != self.names:
             raise PatternError(
                 "a group of composites has other names", expected=", ".join(self.names), found=", ".join(names)
             )
-        for composite, needed in itertools.product(self._described, self.needs):
+        for composite, needed in itertools.product(described, self.needs):
             if not any(always_holds(output, needed) for output in composite.pattern.outputs):
                 raise PatternError(
                     "a composite can match without the operators of its group",
                     where=composite.qualified_name,
                     expected=f"one of {', '.join(sorted(op for _, op in needed))} in every match",
                 )
+        return described
 
 
 # Choosing matches --------------------------------------------------------------------------------------------------
