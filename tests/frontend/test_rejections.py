@@ -114,6 +114,14 @@ def test_names_that_are_not_utf8(name: str) -> None:
         import_model(data.replace(bytes([len(name)]) + name.encode(), bytes([len(name)]) + b"\xff" * len(name)))
 
 
+def test_a_cycle_of_nodes_whose_names_are_not_utf8() -> None:
+    model = parse(RELU)
+    model.graph.node[0].name = "looped"
+    model.graph.node[0].input[0] = model.graph.node[0].output[0]
+    with pytest.raises(ModelError, match="a name is not UTF-8"):
+        import_model(model.SerializeToString().replace(b"looped", b"loope\xff"))
+
+
 def test_a_reference_that_is_not_utf8() -> None:
     model = parse(RELU)
     model.graph.node[0].op_type = "LeakyRelu"

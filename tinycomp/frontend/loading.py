@@ -162,7 +162,7 @@ _GREATEST_OPSET = (1 << 31) - 1
 
 def _check_opset(domain: str, version: int, where: str) -> None:
     newest = newest_opsets().get(domain)
-    if not 1 <= version <= _GREATEST_OPSET:
+    if version < 1 or (newest is None and version > _GREATEST_OPSET):
         raise ModelError(
             f"impossible opset version for domain {shown(domain)}",
             where=where,

@@ -435,8 +435,9 @@ def _set_outputs(scope: Scope, names: Sequence[str], where: str) -> None:
 
 
 def _import_nodes(scope: Scope, nodes: Sequence[onnx.NodeProto], context: Context, where: str) -> None:
-    for node in sorted_nodes(nodes, scope.known(), where):
+    for node in nodes:
         check_texts((node.name, node.op_type, node.domain, *[a.name for a in node.attribute[:]]), where)
+    for node in sorted_nodes(nodes, scope.known(), where):
         label = context.label(node)
         function = context.functions.find(node)
         if function is not None:
