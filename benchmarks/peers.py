@@ -215,11 +215,12 @@ class Engine:
 
 
 def hurry_tinycomp() -> None:
-    """Import what is about operators, and describe the composites."""
-    for part in ("tinycomp.frontend", "tinycomp.ops", "tinycomp.passes", "tinycomp.targets.c"):
+    """Import what is about operators and what loads saved modules, and describe the composites."""
+    for part in ("tinycomp.frontend", "tinycomp.ops", "tinycomp.passes", "tinycomp.runtime", "tinycomp.targets.c"):
         package = importlib.import_module(part)
         for module in pkgutil.walk_packages(package.__path__, f"{part}."):
             importlib.import_module(module.name)
+    importlib.import_module("tinycomp.driver.load")
     assert importlib.import_module("tinycomp.target").find("c").composites
 
 

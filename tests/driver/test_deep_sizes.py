@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from onnx import helper
 
 import tinycomp
 from tinycomp.errors import MemoryLimitError
@@ -43,3 +44,22 @@ def test_sizes_that_double_beyond_all_memory() -> None:
     steps = [f"r{i} = Concat<axis = 0>(x{i}, x{i}) x{i + 1} = Neg(r{i})" for i in range(80)]
     with pytest.raises(MemoryLimitError):
         tinycomp.compile(model("float[a] x0", [*steps, "y = Exp(x80)"], "float[b] y"))
+
+
+def test_many_loops_within_each_other_are_typed_in_time() -> None:
+    """Each level has a state that grows, so that its shape is settled in several rounds, each over all inner levels."""
+    values = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in ("s", "x", "t")]
+    nodes = [helper.make_node("Concat", ["s", "s"], ["t"], axis=0)]
+    for _ in range(24):
+        body = helper.make_graph(nodes, "body", values[:2], [*values[2:], values[1]])
+        scan = helper.make_node("Scan", ["s", "x"], ["u", "ys"], num_scan_inputs=1, body=body)
+        nodes = [scan, helper.make_node("Concat", ["u", "u"], ["t"], axis=0)]
+    inputs = [
+        helper.make_tensor_value_info("s", onnx.TensorProto.FLOAT, [1]),
+        helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1] * 25),
+    ]
+    model = helper.make_model(
+        helper.make_graph(nodes, "deep", inputs, values[2:]), opset_imports=[helper.make_opsetid("", 21)], ir_version=10
+    )
+    graph = tinycomp.from_onnx(model)
+    assert graph.outputs[0].rank in (1, None)

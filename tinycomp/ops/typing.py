@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from contextvars import ContextVar
 
 from tinycomp import symbolic
 from tinycomp.errors import TypeInferenceError
@@ -278,14 +279,32 @@ def _sequence_map(node: Node, widen: bool) -> list[Type]:
 _CONTROL_RULES = {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}
 
 
+_DEEPEST = 4
+_loops_around = ContextVar("loops around", default=0)
+
+
 def _fixpoint(node: Node, *, first_formal: int, first_output: int, count: int, widen: bool) -> list[Type]:
     """Widen the carried formals of the only body until its results fit them; return the results behind the condition.
 
-    Each round widens at least one shape, and from ``_ROUNDS`` on a shape that still moves is given up altogether.
+    Each round widens at least one shape, and from ``_ROUNDS`` on a shape that still moves is given up altogether. In
+    many loops around a loop all are given up at once: every round of one types all that are in it anew.
     """
+    around = _loops_around.get()
+    token = _loops_around.set(around + 1)
+    try:
+        return _settled(node, first_formal, first_output, count, widen, around < _DEEPEST)
+    finally:
+        _loops_around.reset(token)
+
+
+def _settled(
+    node: Node, first_formal: int, first_output: int, count: int, widen: bool, keeps_shapes: bool
+) -> list[Type]:
     body = node.bodies["body"]
     types = formal_types(node)
     carried = slice(first_formal, first_formal + count)
+    if not keeps_shapes:
+        types[carried] = map(_without_shape, types[carried])
     for attempt in range(2 * _ROUNDS):
         _retype(body, types, widen or attempt > 0)
         returned = [v.type for v in body.outputs[first_output : first_output + count]]
