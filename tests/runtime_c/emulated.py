@@ -66,7 +66,7 @@ def _missing_for_helium() -> list[str]:
     return [] if shutil.which("gcc") else ["gcc"]
 
 
-_SHARES = {"some": (20, 3), "native": (0, 1), "all": (1, 1)}
+_SHARES = {"some": (40, 6), "native": (0, 1), "all": (1, 1)}
 """By ``TINYCOMP_TEST_ISAS``, one case in how many runs for emulated ones and for all of this machine but its best."""
 _ASKED_FOR = os.environ.get("TINYCOMP_TEST_ISAS", "some")
 if _ASKED_FOR not in _SHARES:
@@ -88,8 +88,10 @@ EMULATIONS = {
 """Instruction sets by the names that tests know them by; both kinds of AVX-512 multiply 8-bit numbers and
 bfloat16 differently."""
 
-_IF_ASKED_FOR = () if _AT_LENGTH else ("helium",)
-"""What takes too long to compile to be emulated by default; exported projects run the same kernels in qemu."""
+_KNOWN_OTHERWISE = ("helium", *(("avx512bw", "avx512vnni") if "avx512" in available_isas() else ()))
+_IF_ASKED_FOR = () if _AT_LENGTH else _KNOWN_OTHERWISE
+"""What takes too long to compile to be emulated by default: exported projects run the kernels for Helium in qemu, and
+this machine may have AVX-512 itself."""
 
 EMULATED = tuple(name for name in EMULATIONS if _EVERY_EMULATED and name not in (*available_isas(), *_IF_ASKED_FOR))
 ISAS = (*available_isas(), *EMULATED)
