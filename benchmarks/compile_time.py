@@ -22,7 +22,9 @@ from onnx import TensorProto, helper
 import tinycomp
 from benchmarks import corpus
 from benchmarks.machine import describe, machine
-from tinycomp.driver.compiler import Compiler, load_graph, resolve_targets
+from tinycomp.driver.compiler import Compiler
+from tinycomp.driver.models import load_graph
+from tinycomp.driver.targets import resolve_targets
 from tinycomp.ir.graph import Graph
 from tinycomp.memory.interpreter import importing
 from tinycomp.runtime.native.executor import Pool

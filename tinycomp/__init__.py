@@ -9,9 +9,9 @@ from tinycomp.memory.interpreter import importing
 
 if TYPE_CHECKING:
     from tinycomp.driver.compiler import compile  # noqa: A004 - the public name
-    from tinycomp.driver.compiler import load_graph as from_onnx
     from tinycomp.driver.ep_context import export_ep_context as to_ep_context
     from tinycomp.driver.load import load
+    from tinycomp.driver.models import load_graph as from_onnx
     from tinycomp.driver.pipeline import Pipeline
     from tinycomp.driver.tune import tune
     from tinycomp.errors import DeviceFault, TinycompError
@@ -40,7 +40,7 @@ _WHERE = {
     "Target": ("tinycomp.target", "Target"),
     "TinycompError": ("tinycomp.errors", "TinycompError"),
     "compile": ("tinycomp.driver.compiler", "compile"),
-    "from_onnx": ("tinycomp.driver.compiler", "load_graph"),
+    "from_onnx": ("tinycomp.driver.models", "load_graph"),
     "from_torch": ("tinycomp.pytorch", "from_torch"),
     "generate": ("tinycomp.generation", "generate"),
     "load": ("tinycomp.driver.load", "load"),

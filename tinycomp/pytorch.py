@@ -28,7 +28,7 @@ import numpy as np
 import torch
 
 from tinycomp.driver.compiler import compile as compile_graph
-from tinycomp.driver.compiler import load_graph
+from tinycomp.driver.models import load_graph
 from tinycomp.errors import FeedError, OptionError, TinycompError, TinycompWarning, UnsupportedError
 from tinycomp.ir.graph import Graph
 from tinycomp.runtime.module import Module

@@ -10,9 +10,10 @@ m*n
 >>> (4 * n + 6) // 2, (n * 12) // n, n - n
 (2*n + 3, 12, 0)
 
-Types write a dimension as a number or as this text (:func:`dimension`); :func:`size` reads it back. Every symbol is a
-size: a whole number of at least 0, but for elements of tensors (:func:`element`). An ordering is decided only where it
-follows for all sizes, and raises :class:`UndecidedError` elsewhere: no code generator takes the wrong way in silence.
+Types store a dimension as a number or as this text (:func:`dimension`); :func:`size` reads it back. Every symbol is a
+size, that is, a whole number of at least 0; only elements of tensors (:func:`element`) may be negative. A comparison is
+decided only if its result is the same for all sizes; otherwise it raises :class:`UndecidedError`, so that no code
+generator takes the wrong branch silently.
 
 >>> n + 1 > 0
 True
@@ -38,39 +39,39 @@ from types import MappingProxyType
 from typing import Any
 
 Range = tuple[int, int | None]
-"""The least and the greatest value of a symbol; None where there is no greatest."""
+"""The least and the greatest value of a symbol; the greatest may be None for no limit."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _ELEMENT = re.compile(r"(.*)\[(?:0|[1-9][0-9]*)\]\Z", re.DOTALL)
 FARTHEST = 1 << 40
-"""An element of a tensor that is a size counts as no more than this, and no less than minus this: it is beyond all
-that fits into memory, and leaves room to compute with."""
+"""The limit, on both sides, to which an element of a tensor is clamped if it serves as a size. It is larger than any
+memory, and leaves room for arithmetic in 64 bits."""
 _FUNCTIONS = ("min", "max", "ifzero")
 _TYPICAL = 64
 _IMAGE_RANK = 4
 _IMAGE_SIDE = 256
 _LONGEST = 10_000
-"""Characters of an expression that is read, and of what it comes to: a short text may multiply out to a long one."""
+"""Most characters of an expression to read, and of its normal form, because a short text may expand to a long one."""
 _DEEPEST = 40
-"""Functions within functions of an expression that is read."""
+"""Most functions nested within each other in an expression to read."""
 _MOST_TERMS = 200
-"""Terms of a sum that is read."""
+"""Most terms of a sum to read."""
 _MOST_PARTS = 1000
-"""Products of terms in one multiplication that is read, and pairs of operands in one minimum or maximum."""
+"""Most products of terms in one multiplication to read, and pairs of operands in one minimum or maximum."""
 
 
 class UndecidedError(TypeError):
-    """A decision was asked for that depends on sizes which only a run knows."""
+    """A comparison depends on sizes that are known only at run time."""
 
 
 @dataclass(frozen=True)
 class _Atom:
-    """A factor that no polynomial law takes apart: a symbol, or a function of expressions.
+    """An irreducible factor of a polynomial: a symbol, or a function of expressions.
 
     Attributes:
         kind: ``"symbol"``, ``"//"``, ``"min"``, ``"max"`` or ``"ifzero"``.
         name: The name of a symbol.
-        operands: What a function is of.
+        operands: The operands of a function.
     """
 
     kind: str
@@ -90,7 +91,7 @@ class _Atom:
 
     @functools.cached_property
     def depth(self) -> int:
-        """How many functions lie within each other."""
+        """How many functions are nested within each other."""
         return 1 + max((operand.depth for operand in self.operands if isinstance(operand, Expression)), default=-1)
 
 
@@ -101,19 +102,19 @@ _Monomial = tuple[tuple[_Atom, int], ...]
 class Expression:
     """A polynomial with integer coefficients over symbols and functions of expressions; immutable and hashable.
 
-    Made by arithmetic and the functions of this module, never directly. An expression is no number: constants are
-    plain ``int``, so ``isinstance(x, int)`` tells known sizes from others.
+    Use arithmetic and the functions of this module to make one. An expression is never constant: constants are plain
+    ``int``, so ``isinstance(x, int)`` tells known sizes from others.
     """
 
     __slots__ = ("__dict__", "_hash", "_terms")
 
     def __init__(self, terms: Iterable[tuple[_Monomial, int]]) -> None:
-        self._terms = tuple(terms)  # in the order of _term_order: a number that is added stands last
+        self._terms = tuple(terms)  # in the order of _term_order: the constant term comes last
         self._hash = hash(self._terms)
 
     @functools.cached_property
     def symbols(self) -> frozenset[str]:
-        """The names that the value follows from."""
+        """The names of the symbols that the value depends on."""
         found: set[str] = set()
         for monomial, _ in self._terms:
             for atom, _ in monomial:
@@ -123,12 +124,12 @@ class Expression:
 
     @functools.cached_property
     def depth(self) -> int:
-        """Return how many functions lie within each other (0 for a polynomial over symbols)."""
+        """Return how many functions are nested within each other (0 for a polynomial over symbols)."""
         return max(atom.depth for monomial, _ in self._terms for atom, _ in monomial)
 
     @functools.cached_property
     def name(self) -> str | None:
-        """The name of the symbol that the expression is, or None if it is more than that."""
+        """The name of the symbol if the expression is just a symbol, else None."""
         if len(self._terms) != 1:
             return None
         (monomial, factor), *_ = self._terms
@@ -233,12 +234,12 @@ Size = int | Expression
 
 
 def symbol(name: str) -> Expression:
-    """Return the size that is called ``name``."""
+    """Return the size with this name."""
     return Expression([(((_Atom("symbol", name), 1),), 1)])
 
 
 def element(name: str, index: int) -> Expression:
-    """Return the size that is an element of an integer tensor; unlike all others it may be negative.
+    """Return an element of an integer tensor as a size; unlike all others it may be negative.
 
     >>> bounds(element("ends", 0)), bounds(maximum(element("ends", 0), 0))[0]
     ((None, None), 0)
@@ -247,7 +248,7 @@ def element(name: str, index: int) -> Expression:
 
 
 def has_elements(*sizes: Size | None) -> bool:
-    """Tell whether some size follows from elements of tensors."""
+    """Tell whether one of the sizes depends on elements of tensors."""
     return any(_ELEMENT.match(name) for size in sizes if isinstance(size, Expression) for name in size.symbols)
 
 
@@ -270,7 +271,7 @@ def maximum(*sizes: Size) -> Size:
 
 
 def if_zero(test: Size, then: Size, otherwise: Size) -> Size:
-    """Return ``then`` where ``test`` is 0, elsewhere ``otherwise``.
+    """Return ``then`` if ``test`` is 0, else ``otherwise``.
 
     >>> if_zero(symbol("n") - 1, 0, 64)
     ifzero(n - 1, 0, 64)
@@ -286,7 +287,7 @@ def if_zero(test: Size, then: Size, otherwise: Size) -> Size:
 
 
 def marked_axes(axes: Iterable[Size], rank: int) -> list[Size]:
-    """Count for every dimension how many of ``axes`` name it, from the front or, as negative numbers, from the back.
+    """Return, for every dimension, how many of ``axes`` name it; negative axes count from the back.
 
     >>> marked_axes([-1, 0], 3), marked_axes([element("axes", 0)], 1)
     ([1, 0, 1], [ifzero(axes[0], 1, ifzero(axes[0] + 1, 1, 0))])
@@ -315,7 +316,7 @@ def product(sizes: Iterable[Size]) -> Size:
 
 
 def broadcast(a: Size, b: Size) -> Size:
-    """Return the size that two dimensions broadcast to, given that they fit: the other one where one is 1.
+    """Return the size that two compatible dimensions broadcast to: if one is 1, the other.
 
     >>> broadcast(symbol("n"), 1), broadcast(symbol("n"), 8), broadcast(symbol("n"), symbol("m"))
     (n, 8, ifzero(n - 1, m, n))
@@ -334,7 +335,7 @@ def broadcast(a: Size, b: Size) -> Size:
 
 
 def _is_cut(a: Size, b: Size) -> bool:
-    """Tell whether ``a`` is ``b`` up to some number above 0: then they fit only where they are equal."""
+    """Tell whether ``a`` is the minimum of ``b`` and positive numbers: then they are compatible only if equal."""
     atom = _only_atom(a)
     if atom is None or atom.kind != "min" or b not in atom.operands:
         return False
@@ -342,7 +343,7 @@ def _is_cut(a: Size, b: Size) -> bool:
 
 
 def _is_among(a: Size, b: Size) -> bool:
-    """Tell whether ``b`` is what ``a`` and others have been broadcast to."""
+    """Tell whether ``b`` is a broadcast of ``a`` and other sizes."""
     waiting = [b]
     while waiting:
         current = waiting.pop()
@@ -357,7 +358,7 @@ def _is_among(a: Size, b: Size) -> bool:
 
 
 def broadcast_shapes(*shapes: Sequence[Size]) -> tuple[Size, ...]:
-    """Return the shape that shapes broadcast to, given that they fit.
+    """Return the shape that compatible shapes broadcast to.
 
     >>> broadcast_shapes((symbol("n"), 1), (8,))
     (n, 8)
@@ -375,9 +376,9 @@ def broadcast_shapes(*shapes: Sequence[Size]) -> tuple[Size, ...]:
 
 
 def size(dim: int | str) -> Size:
-    """Return the size that a dimension of a type stands for: a number, or the text of an expression.
+    """Return a dimension of a type, a number or the text of an expression, as a size.
 
-    A text that is no expression names a symbol.
+    A text that is not an expression is the name of a symbol.
 
     >>> size(3), size("2*n + 1"), size("batch size"), size("n + n")
     (3, 2*n + 1, "batch size", 2*n)
@@ -393,15 +394,15 @@ def _size_of_text(dim: str) -> Size:
         value = 0 if isinstance(tree, ast.Constant) else _read(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError, ZeroDivisionError):
         return symbol(dim)
-    # A text that comes to a number is a name, such as "-1" or "3": a type would write the number itself.
+    # A text whose value is a number, such as "-1" or "3", is a name, because a type stores numbers as such.
     return symbol(dim) if isinstance(value, int) else value
 
 
 def parse(text: str) -> Size:
-    """Return the size that ``str`` of one printed.
+    """Return the size with this text, the inverse of ``str``.
 
     Raises:
-        ValueError: If the text is no expression.
+        ValueError: If the text is not an expression.
     """
     return _remembered(_ASSUMED.get().parsed, text, _parsed)
 
@@ -410,11 +411,11 @@ def _parsed(text: str) -> Size:
     try:
         return _read(_tree(text))
     except (SyntaxError, RecursionError, MemoryError, ZeroDivisionError) as error:
-        raise ValueError(f"{text!r} is no expression of sizes") from error
+        raise ValueError(f"{text!r} is not an expression of sizes") from error
 
 
 def _remembered(known: dict[str, Size], text: str, read: Callable[[str], Size]) -> Size:
-    """Return what a text is read as; under other assumptions the same text may be simplified to something else."""
+    """Return the size of a text from a cache, which belongs to the assumptions because simplification uses them."""
     value = known.get(text)
     if value is None:
         value = read(text)
@@ -434,7 +435,7 @@ def _dimension(value: Expression) -> str | None:
 
 
 def dimension(value: Size) -> int | str | None:
-    """Return a size as a type writes it: a number, the name of a symbol, or the text of an expression.
+    """Return a size as a type stores it: a number, the name of a symbol, or the text of an expression.
 
     Returns:
         None for an expression that is too long to be read again: the dimension counts as unknown.
@@ -492,7 +493,7 @@ def _read_part(tree: ast.expr) -> Size:
 
 
 def _read_sum(tree: ast.expr) -> Size:
-    """Read a sum from its first term on: the tree is as deep as it has terms."""
+    """Read a sum from its first term on without recursion, because its tree is as deep as it has terms."""
     later: list[tuple[ast.operator, ast.expr]] = []
     while isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Add | ast.Sub):
         later.append((tree.op, tree.right))
@@ -515,7 +516,7 @@ _OPERATIONS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 def _width(value: Size) -> int:
-    """Return how many operands a size brings to a minimum or maximum."""
+    """Return how many operands a size contributes to a minimum or maximum."""
     atom = _only_atom(value)
     return max(len(atom.operands), 1) if atom is not None else 1
 
@@ -606,7 +607,7 @@ def _over(a: _Monomial, b: _Monomial) -> _Monomial | None:
 
 
 def _divided(top: Size, bottom: Size) -> Size:
-    """Return the floor of a quotient; a divisor that is 0 in a run is the run's mistake."""
+    """Return the floor of a quotient; a divisor that turns out to be 0 is an error at run time."""
     if isinstance(bottom, int):
         return _divided_by_number(top, bottom.__index__())
     if top == bottom:
@@ -618,7 +619,7 @@ def _divided(top: Size, bottom: Size) -> Size:
 
 
 def _exact_quotient(top: Size, bottom: Expression) -> Size | None:
-    """Return the quotient of two polynomials that leaves no remainder, by long division; None if there is none."""
+    """Return the quotient of two polynomials by long division, or None if there is a remainder."""
     lead, factor = bottom._terms[0]
     quotient: Size = 0
     rest = top
@@ -648,7 +649,7 @@ def _divided_by_number(top: Size, bottom: int) -> Size:
 
 
 def _proper_fraction(top: Size, bottom: int) -> Size:
-    """Return floor(top / bottom), all coefficients of ``top`` being smaller than ``bottom``."""
+    """Return floor(top / bottom), where all coefficients of ``top`` are smaller than ``bottom``."""
     if isinstance(top, int):
         return 0
     common = math.gcd(bottom, *(factor for monomial, factor in top._terms if monomial))
@@ -683,7 +684,7 @@ def _extreme(kind: str, sizes: Iterable[Size]) -> Size:
 
 
 def _only_atom(value: Size) -> _Atom | None:
-    """Return the one function or symbol that an expression is, or None."""
+    """Return the function or symbol if the expression is just one, else None."""
     if isinstance(value, int) or len(value._terms) != 1:
         return None
     (monomial, factor), *_ = value._terms
@@ -697,18 +698,18 @@ def _is_beyond(kind: str, value: Size, other: Size) -> bool:
     return low is not None and low >= 0
 
 
-# ---- what holds for all sizes ----
+# ---- bounds and assumptions ----
 
 
 @dataclass(frozen=True)
 class _Assumptions:
-    """Say what holds for symbols.
+    """Hold the ranges of symbols, with caches of results that depend on them.
 
     Attributes:
-        ranges: By name.
-        found: Limits of expressions that have been asked for: an expression holds its operands many times over.
-        sizes: What dimensions were read as that have been asked for.
-        parsed: What printed sizes were read as that have been asked for.
+        ranges: Ranges by the names of symbols.
+        found: Bounds of expressions; an expression asks for those of its operands many times.
+        sizes: Results of :func:`size`.
+        parsed: Results of :func:`parse`.
     """
 
     ranges: Mapping[str, Range]
@@ -725,7 +726,7 @@ _MOST_TEXTS = 1 << 12
 
 @contextmanager
 def assuming(ranges: Mapping[str, Range]) -> Iterator[None]:
-    """Decide orderings inside the block for sizes within these ranges; symbols that are not named are at least 0."""
+    """Assume, inside the block, that symbols are within these ranges; other symbols are at least 0."""
     token = _ASSUMED.set(_Assumptions({**_ASSUMED.get().ranges, **ranges}))
     try:
         yield
@@ -734,7 +735,7 @@ def assuming(ranges: Mapping[str, Range]) -> Iterator[None]:
 
 
 def bounds(value: Size) -> tuple[int | None, int | None]:
-    """Return limits that a size surely keeps, None where none is known, under the assumptions in force.
+    """Return a lower and an upper bound of a size under the current assumptions; None where none is known.
 
     >>> with assuming({"n": (1, 512)}):
     ...     bounds(2 * symbol("n") - 1)
@@ -798,7 +799,7 @@ def _atom_bounds(atom: _Atom, ranges: Mapping[str, Range]) -> tuple[int | None, 
 
 
 def _quotient(top: int, if_negative: int | None, otherwise: int | None) -> int:
-    """Return the quotient of the utmost dividend and the divisor that takes it furthest, which its sign decides."""
+    """Return a bound of a quotient: the sign of the extreme dividend decides which divisor makes it most extreme."""
     divisor = if_negative if top < 0 else otherwise
     return top // max(divisor, 1) if divisor is not None else -1 if top < 0 else 0
 
@@ -813,7 +814,7 @@ def _is_at_least_zero(value: Size) -> bool:
 
 
 def is_positive(value: Size) -> bool:
-    """Tell whether a size is surely at least 1."""
+    """Tell whether a size is known to be at least 1."""
     low, _ = bounds(value)
     return low is not None and low > 0
 
@@ -824,13 +825,13 @@ def surely_at_most(a: Size, b: Size) -> bool:
     return low is not None and low >= 0
 
 
-# ---- numbers for symbols ----
+# ---- substitution ----
 
 
 def solved(a: Size, b: Size) -> tuple[str, Size] | None:
-    """Return a symbol and what it must be for two sizes to be equal: a number or another symbol.
+    """Return a symbol and the value, a number or another symbol, that makes two sizes equal.
 
-    None if they are equal already, cannot be, or more than that follows.
+    None if they are equal already, cannot be equal, or depend on more symbols.
 
     >>> solved(60 * symbol("n"), 120), solved(symbol("n"), symbol("m")), solved(symbol("n"), 2 * symbol("m"))
     (('n', 2), ('m', n), None)
@@ -851,7 +852,7 @@ def solved(a: Size, b: Size) -> tuple[str, Size] | None:
 
 
 def substitute(value: Size, sizes: Mapping[str, Size]) -> Size:
-    """Return a size with symbols replaced by numbers or other sizes; symbols that are not named stay.
+    """Return a size with symbols replaced by numbers or other sizes; symbols not in ``sizes`` stay.
 
     >>> substitute(symbol("n") * 3 + symbol("m"), {"n": 2, "m": symbol("k") + 1})
     k + 7
@@ -884,7 +885,7 @@ def _substituted(atom: _Atom, sizes: Mapping[str, Size]) -> Size:
 
 
 def evaluate(value: Size, sizes: Mapping[str, int]) -> int:
-    """Return the number that a size is for numbers of its symbols.
+    """Return the value of a size for given values of its symbols.
 
     Raises:
         KeyError: If a symbol has no number.
@@ -901,7 +902,7 @@ _EXPECTED: ContextVar[Mapping[str, int]] = ContextVar("expected", default=Mappin
 
 @contextmanager
 def expecting(sizes: Mapping[str, int]) -> Iterator[None]:
-    """Take these sizes for typical inside the block."""
+    """Let :func:`typical` use these sizes inside the block."""
     token = _EXPECTED.set({**_EXPECTED.get(), **sizes})
     try:
         yield
@@ -910,7 +911,7 @@ def expecting(sizes: Mapping[str, int]) -> Iterator[None]:
 
 
 def expected_sizes(shapes: Iterable[Sequence[Size]]) -> dict[str, int]:
-    """Guess the sizes that inputs of these shapes have most often: one example at a time, and images of some size.
+    """Guess the most usual sizes for inputs of these shapes: a batch of one, and images of a common size.
 
     >>> expected_sizes([(symbol("batch"), 3, symbol("height"), symbol("width"))])
     {'batch': 1, 'height': 256, 'width': 256}
@@ -928,7 +929,7 @@ def expected_sizes(shapes: Iterable[Sequence[Size]]) -> dict[str, int]:
 
 
 def typical(value: Size) -> int:
-    """Return the number that a size is for middling symbols: for heuristics, never for what must be right."""
+    """Return the value of a size for middling symbols; only for heuristics, because it may be wrong."""
     if isinstance(value, int):
         return value
     ranges, expected = _ASSUMED.get().ranges, _EXPECTED.get()
@@ -944,7 +945,7 @@ def typical(value: Size) -> int:
 
 
 def sample(value: Size) -> int:
-    """Return the number that a size is where every symbol is as large as is assumed at most, or 1 where nothing is.
+    """Return the value of a size with every symbol at its upper bound, or at 1 if it has none.
 
     >>> with assuming({"n": (1, 64)}):
     ...     sample(symbol("n") * 4), sample(symbol("m") * 4)
@@ -969,11 +970,11 @@ Operation = tuple[str, tuple[int, ...]]
 
 
 class Formulas:
-    """Straight-line code for many sizes at once, each part computed once: what a run evaluates.
+    """Straight-line code that computes many sizes at run time, common subexpressions only once.
 
-    Values are numbered: the symbols come first, in the order given, then a value per operation. An operation is its
-    name, ``"constant"``, ``"add"``, ``"multiply"``, ``"divide"`` (floor), ``"min"``, ``"max"`` or ``"ifzero"``, and
-    the numbers of its operands; that of a constant is the number itself.
+    Values are numbered: first the symbols in the given order, then one value per operation. An operation is a name,
+    ``"constant"``, ``"add"``, ``"multiply"``, ``"divide"`` (floor), ``"min"``, ``"max"`` or ``"ifzero"``, and the
+    numbers of its operands; the operand of ``"constant"`` is the constant itself.
 
     >>> formulas = Formulas(["n"])
     >>> formulas.add(2 * symbol("n") + 1)
@@ -992,10 +993,10 @@ class Formulas:
         self._known: dict[Any, int] = {name: index for index, name in enumerate(symbols)}
 
     def add(self, value: Size) -> int:
-        """Return the number of the value that ``value`` has at run time.
+        """Add the operations that compute ``value``, and return its number.
 
         Raises:
-            KeyError: If it follows from a symbol that is not among those given.
+            KeyError: If it depends on a symbol that is not among those given.
         """
         if isinstance(value, int):
             return self._emit("constant", value.__index__())

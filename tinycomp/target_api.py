@@ -55,7 +55,7 @@ from tinycomp.targets.common import activations, checks, composites
 from tinycomp.targets.common.quantized import patterns, reading
 
 if TYPE_CHECKING:
-    from tinycomp.driver.compiler import Model
+    from tinycomp.driver.models import Model
     from tinycomp.frontend import Shapes
 
 API_VERSION = "1.4"
@@ -185,7 +185,7 @@ def partitioned(model: Model, targets: Sequence[Target], *, shapes: Shapes | Non
         >>> [[inner.op for inner in node.body.nodes] for node in graph.nodes if node.is_region]
         [['Relu'], ['Relu'], ['Relu'], ['Add', 'Relu'], ['Relu'], ['Relu']]
     """
-    from tinycomp.driver.compiler import load_graph  # not before: describing a target needs no compiler
+    from tinycomp.driver.models import load_graph  # not before: describing a target needs no compiler
     from tinycomp.driver.pipeline import Pipeline, optimisation_passes, partitioning_passes
 
     passes = [*optimisation_passes(targets), *partitioning_passes(targets)]

@@ -7,7 +7,9 @@ import pytest
 
 from tinycomp.checking import compare, compare_regions, random_feeds
 from tinycomp.data import digits, digits_model
-from tinycomp.driver.compiler import Compiler, load_graph, resolve_targets
+from tinycomp.driver.compiler import Compiler
+from tinycomp.driver.models import load_graph
+from tinycomp.driver.targets import resolve_targets
 from tinycomp.errors import MemoryLimitError, VerifyError
 from tinycomp.runtime.native.executor import Pool
 from tinycomp.runtime.spec import TensorSpec

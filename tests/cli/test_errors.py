@@ -117,7 +117,7 @@ def test_saving_what_is_not_looked_for(call, tmp_path) -> None:
 
 
 def test_no_target_before_another(call) -> None:
-    fails(call("compile", "digits", "-t", "host", "-t", "c"), '"host" stands for no target at all', "found: host, c")
+    fails(call("compile", "digits", "-t", "host", "-t", "c"), '"host" means no target at all', "found: host, c")
 
 
 def test_an_output_below_a_file(call, image) -> None:

@@ -389,12 +389,12 @@ def test_a_loaded_module_has_no_model_to_try_changes_on(tmp_path) -> None:
 
 
 def test_a_model_with_large_weights_is_not_kept_and_can_be_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tinycomp.driver.compiler._KEPT", -1)
+    monkeypatch.setattr("tinycomp.driver.models._MOST_KEPT", -1)
     graph = graph_of("%a = Relu(%x)\n%b = Erf(%a)\n%c = Neg(%b)", "c")
     report = tinycomp.compile(graph, plain()).report()
-    with pytest.raises(ModelError, match="the module has not kept the model, whose weights are large") as error:
+    with pytest.raises(ModelError, match="the module has not kept the model, because its weights are large") as error:
         report.advice()
-    assert error.value.hint == "Write report.advice(model), or compile it from its file."
+    assert error.value.hint == "Write report.advice(model), or compile the model from its file."
     (advice,) = report.advice(graph)
     apply(advice)
 

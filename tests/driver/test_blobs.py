@@ -194,10 +194,10 @@ def test_a_version_may_be_refused() -> None:
 def test_an_answer_about_versions_is_one_of_three() -> None:
     target = Device().target
     target.compatibility(lambda found: "perhaps")
-    with pytest.raises(TargetError, match=r"version 3: the check of the version gives no answer; expected use"):
+    with pytest.raises(TargetError, match=r"version 3: the compatibility function gives no answer; expected use"):
         target.compatible("3")
     target.compatibility(lambda found: found.nothing)
-    with pytest.raises(TargetError, match=r"the check of the version failed: AttributeError"):
+    with pytest.raises(TargetError, match=r"the compatibility function failed: AttributeError"):
         target.compatible("3")
 
 

@@ -53,7 +53,7 @@ def test_shapes_make_one_plan_for_one_size():
         (
             {"target": ["host", "c"]},
             TargetError,
-            "stands for no target at all; expected it alone, or targets; found host, c.",
+            'means no target at all; expected "host" alone, or targets without it; found host, c.',
         ),
         ({"target": ["c", "c"]}, TargetError, "two targets share a name; found c, c. List every target once."),
         (
@@ -104,12 +104,12 @@ def test_shapes_make_one_plan_for_one_size():
         (
             {"options": ["c"]},
             OptionError,
-            'options: not options by target; expected a dict such as {"c": {"winograd": F',
+            'options: options are given by target; expected a dict such as {"c": {"winograd": F',
         ),
         (
             {"options": {"c": 3}},
             OptionError,
-            "target c: these are no options; expected a dict of options by name; found 3",
+            "target c: not a dict of options; expected a dict of options by name; found 3",
         ),
         (
             {"target": "c:winograd"},

@@ -55,9 +55,9 @@ def test_the_graph_of_a_loaded_native_module_knows_types_and_hashes_of_constants
     assert isinstance(graph, tinycomp.Graph)
     assert str(graph) == str(module.graph)
     verify(graph)
-    with pytest.raises(ModelError, match=r'graph ".*", ".*": the elements of a constant are not there\. The graph of'):
+    with pytest.raises(ModelError, match=r'graph ".*", ".*": the elements of a constant are missing\. The graph of'):
         tinycomp.compile(graph)
-    with pytest.raises(ModelError, match=r'constant ".*": the elements of a constant are not there\. The graph of a'):
+    with pytest.raises(ModelError, match=r'constant ".*": the elements of a constant are missing\. The graph of a'):
         tinycomp.to_onnx(graph)
 
 

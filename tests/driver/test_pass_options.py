@@ -62,7 +62,7 @@ def test_texts_of_passes(text, passes):
         ("annotate-target{targets=d}", TargetError, 'there is no target "d"'),
         ("merge-regions{barriers=loose}", TinycompError, "expected one of transparent, binding"),
         ("merge-regions{barriers=3}", PatternError, 'the pass merge-regions cannot take "3" as barriers'),
-        ("merge-regions{policy=small}", PatternError, "a value of type Policy. Options that are no numbers, words"),
+        ("merge-regions{policy=small}", PatternError, "a value of type Policy. Options other than numbers, words"),
         ("assign-layout{rules=mine}", PatternError, "can be given in Python only"),
         (
             "fold-constants{max-bytes=many}",
@@ -83,6 +83,6 @@ def test_texts_that_are_refused(text, error, message):
 @pytest.mark.parametrize("passes", ["simplify", [3]])
 def test_a_pipeline_wants_passes(passes):
     with pytest.raises(
-        PatternError, match=r"not a pass; expected a list of passes; found .* is read by tinycomp.driver.pipeline"
+        PatternError, match=r"not a pass; expected a list of passes; found .* Use tinycomp.driver.pipeline"
     ):
         Pipeline(passes)

@@ -22,7 +22,7 @@ def test_operands_of_unknown_elements_stay_on_the_host() -> None:
     damaged.graph.input[2].type.tensor_type.elem_type = 0
     report = tinycomp.compile(damaged, "c").report()
     assert report.where("y") is None or report.why("y")
-    assert 'nobody knows the element type of operand 2 ("new")' in str(report.why("y")[0].reasons)
+    assert 'the element type of operand 2 ("new") is unknown' in str(report.why("y")[0].reasons)
 
 
 def test_a_shape_beyond_what_integers_hold_is_refused() -> None:
@@ -165,7 +165,8 @@ def test_an_addend_of_unknown_elements(text: str) -> None:
     damaged = model(f"m (float[3, 6] a, float[6, 4] b, float[3, 4] c) => (float[3, 4] y) {{ {text} }}")
     damaged.graph.input[2].type.tensor_type.elem_type = 0
     report = tinycomp.compile(damaged, "c").report()
-    assert "nobody knows the element type" in str(report.why("y")[0].reasons)
+    assert "the element type" in str(report.why("y")[0].reasons)
+    assert "is unknown" in str(report.why("y")[0].reasons)
 
 
 def test_a_range_of_more_numbers_than_its_type_has() -> None:

@@ -180,7 +180,7 @@ def test_names_that_are_no_layouts(name: str) -> None:
 def test_an_answer_that_fails_names_the_node() -> None:
     target = target_of("a", None, "Relu")
     target.layouts(lambda node: node.nothing)
-    with pytest.raises(TargetError, match=r"a at .*: the choice of a layout failed: AttributeError"):
+    with pytest.raises(TargetError, match=r"a at .*: choosing a layout failed: AttributeError"):
         tinycomp.compile(network(), target)
 
 

@@ -123,7 +123,7 @@ def test_weights_of_several_products_are_rounded_once() -> None:
     [
         (
             {"precision": "fp16"},
-            r"precision: there is no such precision; expected one of f32, bf16, f16; found \'fp16\'",
+            r"precision: unknown precision; expected one of f32, bf16, f16; found \'fp16\'",
         ),
         (
             {"precision": "bf16", "passes": "simplify"},

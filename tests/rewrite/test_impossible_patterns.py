@@ -31,11 +31,12 @@ X = P.any
         ),
         (
             lambda: P.Conv(X, X, strides=2),
-            "P.Conv(strides=…): the attribute is never that; expected several whole numbers, such as [1, 1]; found 2",
+            "P.Conv(strides=…): the attribute never has this value; expected several whole numbers, such as [1, 1]; "
+            "found 2",
         ),
         (lambda: P.Conv(X, X, group={1, "all"}), "expected a whole number; found 'all'"),
         (lambda: P.Gelu(X, approximate=1), "expected a text; found 1"),
-        (lambda: P.Relu(X, X), "P.Relu: the operator never has so many operands; expected 1; found 2"),
+        (lambda: P.Relu(X, X), "P.Relu: the operator never has that many operands; expected 1; found 2"),
         (
             lambda: P.Conv(X),
             "P.Conv: the operator always has more operands; expected 2 to 3; found 1. Write P.any for an operand that"

@@ -172,11 +172,11 @@ def test_predicates_answer_yes_or_a_reason() -> None:
 
     net = Net()
     graph = net.done(net.Relu(net.x[0]))
-    assert why(relu, graph) == "rank_four said no"
+    assert why(relu, graph) == "rank_four refused the match"
     relu.checks[:] = [lambda m: 1 / 0]
     with pytest.raises(ZeroDivisionError) as error:
         relu.match(root(graph))
-    assert error.value.__notes__ == ["while a predicate looked at the match at <Node Relu relu1>"]
+    assert error.value.__notes__ == ["while a predicate checked the match at <Node Relu relu1>"]
     relu.checks[:] = [lambda m: None, lambda m: reject(f"rank {m.x.type.rank}"), lambda m: 1 / 0]
     answer = relu.match(root(graph))
     assert (answer.reason, answer.progress) == ("rank 2", 1.0)

@@ -405,7 +405,7 @@ def test_arrays_for_results_that_do_not_fit_are_told(extending):
     with pytest.raises(FeedError) as caught:
         extending.run(feeds, outputs={"presents": feeds["past"]})
     assert str(caught.value) == (
-        'output "presents": not an output of the model; expected some of doubled, present; found presents. '
+        'output "presents": not an output of the model; expected any of doubled, present; found presents. '
         'Did you mean "present"?'
     )
     frozen = np.zeros((1, 2, 6, 3), "f4")

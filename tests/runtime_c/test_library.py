@@ -26,7 +26,7 @@ from tests.models import folder_models, shipped_models
 from tests.runtime_c.clibrary import HEADERS, LIBRARY, CModule, LibraryError, library
 from tinycomp.cli import main
 from tinycomp.data import digits
-from tinycomp.driver.compiler import resolve_targets
+from tinycomp.driver.targets import resolve_targets
 from tinycomp.runtime.native.record import MEMBER
 
 ROOT = Path(__file__).resolve().parents[2]

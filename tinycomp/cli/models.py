@@ -11,8 +11,9 @@ from tinycomp.cli.exits import UsageError
 from tinycomp.cli.options import chosen, place_of, policies_of, shapes_of, targets_of
 from tinycomp.cli.session import Session
 from tinycomp.data import digits_model
-from tinycomp.driver.compiler import Compiler, resolve_targets, steered
+from tinycomp.driver.compiler import Compiler
 from tinycomp.driver.dump import read_dump
+from tinycomp.driver.targets import resolve_targets, steered
 from tinycomp.errors import ModelError, ParseError, did_you_mean
 from tinycomp.ir.graph import Graph
 from tinycomp.runtime.module import Module

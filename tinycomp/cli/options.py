@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tinycomp.cli.exits import UsageError
-from tinycomp.driver.compiler import ALL
+from tinycomp.driver.targets import ALL
 from tinycomp.frontend import Given
 from tinycomp.passes.round_weights import Precision
 from tinycomp.target import lookup

@@ -1,4 +1,4 @@
-"""What becomes of regions that code generators decline: their nodes go to the targets that come behind."""
+"""Regions that code generators decline: their nodes are offered to the next targets, and in the end to the host."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ STAGE = "code-generation"
 
 
 def replace_declined(graph: Graph, target: str, lowering: Lowering, given_back: GivenBack) -> None:
-    """Offer what a target's code generator declines to the targets behind it, and cut their regions out anew.
+    """Offer the nodes of the regions that a target declines to the targets after it, and partition these again.
 
     Args:
         graph: A partitioned graph, changed in place.
-        target: Name of a target that has declined a region; all its regions are asked about at once.
-        lowering: Keeps what was generated for the regions that stay.
-        given_back: What was given back before, and the targets.
+        target: Name of a target that has declined a region; its other regions are built now to see which it declines.
+        lowering: Builds the regions, and keeps the code of those that stay.
+        given_back: The targets, and the nodes that they gave back before.
 
     Raises:
         TargetError: If a code generator, a rule or a check fails.
@@ -37,14 +37,14 @@ def replace_declined(graph: Graph, target: str, lowering: Lowering, given_back: 
         return
     names = [t.name for t in given_back.targets]
     for scope, node in _regions(graph, {*names[names.index(target) :]} - {target}):
-        lowering.forget(node)  # it may become part of a larger one, and its symbol that of another
+        lowering.forget(node)  # its nodes may end up in a larger region, and its symbol may be used again
         scope.inline(node)
     MergeRegions(policy=given_back.policy).merge(graph, given_back)
     PartitionGraph(given_back.targets).run(graph)
 
 
 def declined_names(graph: Graph) -> dict[str, set[str]]:
-    """Return the source names of what code generators have declined, by target."""
+    """Return the source names of the nodes that code generators have declined, by target."""
     found: dict[str, set[str]] = {}
     for remark in graph.remarks:
         if remark.stage == STAGE:

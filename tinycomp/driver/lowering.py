@@ -1,4 +1,4 @@
-"""Lowering: a partitioned graph becomes a plan, a region what its target's code generator makes of it."""
+"""Lowering: turn a partitioned graph into a plan, in which a target's code generator has compiled each region."""
 
 from __future__ import annotations
 
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from tinycomp.runtime.device import region as device_region
 
     Programs = dict[tuple[str, "Shapes"], Program | c_source.CSource | blob_region.Blob]
-    """What regions became, by their symbols and the shapes of their operands; those of a region that serves several
-    sizes have dimensions that are no numbers."""
+    """Compiled regions by symbol and operand shapes; the shapes of a region that serves several sizes are symbolic."""
 else:
     blobs = LazyModule("tinycomp.driver.blobs")
     blob_region = LazyModule("tinycomp.runtime.blob")
@@ -59,12 +58,12 @@ Shapes = tuple[tuple[Dim, ...], ...]
 
 @dataclass(frozen=True)
 class Lowered:
-    """Hold what a partitioned graph became.
+    """Hold a partitioned graph and what lowering made of it.
 
     Attributes:
         graph: The graph.
         plan: Its plan.
-        programs: What its regions became.
+        programs: Its compiled regions.
         per_shape: Its regions that are built for each set of sizes, by symbol.
     """
 
@@ -79,16 +78,16 @@ class Lowering:
     """Turn graphs into plans.
 
     Attributes:
-        targets: Whose code generators to use, by name.
+        targets: The targets by name, for their code generators.
         pool: Threads that native regions share.
         weights: Packed weights that native regions share.
         constants: Copies of constants that plans share.
-        programs: Programs, blobs and C source made earlier, by region symbol and operand shapes; they are used instead
-            of being made anew, and new ones are added.
-        reference: Whether regions, too, run on the numpy kernels, for comparison.
-        specialize: Whether regions with dynamic dimensions are built for each set of sizes that comes, whatever their
-            target.
-        devices: Which devices regions run on, and what is done about their faults.
+        programs: Programs, blobs and C source by region symbol and operand shapes; those that are there already are
+            used, and new ones are added.
+        reference: Whether regions run on the numpy kernels, too, for comparison.
+        specialize: Whether regions with dynamic dimensions are built anew for each set of sizes, whatever their target.
+        devices: The devices that regions run on, and what to do when they fail.
+        callables: Callables and device programs, which are not saved, by region symbol and operand shapes.
         per_shape: The regions that are built for each set of sizes, by symbol.
     """
 
@@ -100,23 +99,19 @@ class Lowering:
     reference: bool = False
     specialize: bool = False
     devices: DeviceOptions = field(default_factory=DeviceOptions)
-    per_shape: list[tuple[str, PerShape]] = field(default_factory=list, init=False)
     callables: dict[tuple[str, Shapes], Any] = field(default_factory=dict)
-    """What else regions became, and device programs."""
+    per_shape: list[tuple[str, PerShape]] = field(default_factory=list, init=False)
     _values: int = field(default=0, init=False)
-    """Bytes of the values alive together in the graphs that are being lowered."""
+    """Peak bytes of the values of the graphs that are being lowered, outer ones included."""
     _contexts: int = field(default=0, init=False)
-    """Bytes that the regions lowered so far keep for their runs."""
+    """Bytes that the native regions lowered so far keep for their runs."""
 
-    def anew(self) -> Lowering:
-        """Return a lowering that knows what was generated so far, for a graph that has changed."""
-        return Lowering(
-            self.targets, self.pool, self.weights, self.constants, self.programs, self.reference, self.specialize,
-            self.devices, self.callables,
-        )  # fmt: skip
+    def restarted(self) -> Lowering:
+        """Return a lowering for a graph that has changed; it keeps the regions compiled so far."""
+        return dataclasses.replace(self)
 
     def forget(self, region: Node) -> None:
-        """Forget what was generated for a region, whose symbol may be given to another one."""
+        """Drop the code of a region, because another region may get its symbol."""
         for known in (self.programs, self.callables):
             for key in [key for key in known if key[0] == region.op]:
                 del known[key]
@@ -127,7 +122,7 @@ class Lowering:
         Raises:
             TargetError: If a code generator fails.
             UnsupportedError: If no tier knows an operator.
-            MemoryLimitError: If values of known size exceed the budget in force.
+            MemoryLimitError: If values of known size exceed the memory budget.
         """
         with assuming(graph.bounds):
             return self._plan(graph)
@@ -179,15 +174,15 @@ class Lowering:
     def region(self, node: Node) -> Run:
         """Return the computation of a region.
 
-        Where sizes are not known yet, one that serves all of them; for targets that need to know them, one that is
-        built for each set of sizes that comes.
+        If its sizes are dynamic, the computation serves all of them, or builds the region anew for each set of sizes
+        if the target needs to know them.
 
         Raises:
             TargetError: If the code generator fails.
         """
         target = self.targets.get(node.target or "")  # a saved program may do without its target
         if target is not None and not target.generates and not any(symbol == node.op for symbol, _ in self.programs):
-            target.build(node)  # refused already, even where the first run's sizes are not known
+            target.build(node)  # raises now rather than in the first run
         needs_sizes = target is not None and target.static_shapes
         if not is_static(node) and (needs_sizes or (self.specialize and _follows_from_sizes(node))):
             run = PerShape(lambda shapes: self._built_at_run(_with_shapes(node, shapes, target), shapes))
@@ -212,7 +207,7 @@ class Lowering:
             ) from declined  # fmt: skip
 
     def _built(self, node: Node, shapes: Shapes, keep: bool = True) -> Run:
-        """Build a region; its program is kept unless it is one of many that a bounded cache holds."""
+        """Build a region; ``keep`` is off for one of many sets of sizes, which a bounded cache holds."""
         key = node.op, shapes
         known: Mapping[Any, Any] = self.programs if key in self.programs else self.callables
         made: Any = known[key] if key in known else self._made(node, keep)
@@ -225,7 +220,7 @@ class Lowering:
         return self._generated(made, node, keep)
 
     def _called(self, made: Any, node: Node, key: tuple[str, Shapes], keep: bool) -> Run:
-        """Return what runs a region for which there is a blob, a device's program or a callable."""
+        """Return what runs a region whose code is a blob, a device program or a callable."""
         where = f"{node.target}, region {node.op}"
         if isinstance(made, blob_region.Blob):
             if keep:
@@ -255,7 +250,7 @@ class Lowering:
 
         Raises:
             TargetError: If the target has no devices.
-            Decline: If the size of something that the region takes or gives does not follow from its operands' shapes.
+            Decline: If the size of an operand or result does not follow from the operands' shapes.
         """
         target, (inputs, outputs) = self._target(node), _interface(node.body)
         if not target.has_devices:
@@ -270,7 +265,7 @@ class Lowering:
         ]
         if unknown:
             declined = Decline(
-                f"memory of a device is planned before a run, and the sizes are not known of {unknown[0]}"
+                f"memory of a device is planned before a run, and the sizes of {unknown[0]} are not known by then"
             )
             declined.region, declined.where = node, f"{target.name}, region {node.op}"
             raise declined
@@ -295,15 +290,14 @@ class Lowering:
         return Lowering(self.targets, self.pool, constants=self.constants, reference=True)._computation(node)[0]
 
     def _made(self, node: Node, keep: bool) -> Any:
-        """Return what the target's code generator makes of a region."""
+        """Call the code generator of the target, unless the cache of blobs has its result for this region."""
         reserve_bytes(sum(_value_bytes(v) for v in node.outputs), f"region {node.op}", "its results")
         constants = constants_of(node.body)
         check_files(constants)
         target = self._target(node)
-        if not target.programs:  # its code reads constants while it runs
+        if not target.programs:  # its code may read constants while it runs
             for value in constants:
                 value.const = None if value.const is None else self.constants.own(value.const)
-        # The target's code generator is called, unless what it once made of the same region is in the cache of blobs.
         asked = target if keep else target.for_plan(self.pool.threads)
         made = asked.build(node) if target.version is None else blobs.build(asked, node)
         return made if isinstance(made, Program) else blobs.stamped(made, asked)
@@ -342,7 +336,7 @@ class Lowering:
 
 
 class _Slots:
-    """Number the values of a graph; constants start out in their slots."""
+    """Assign a slot to every value of a graph; those of constants hold them from the start."""
 
     def __init__(self, graph: Graph, constants: Constants) -> None:
         self.initial: list[Any] = [None] * FIRST_FREE
@@ -361,7 +355,7 @@ class _Slots:
 
 
 def _last_uses(graph: Graph, nodes: Sequence[Node]) -> dict[int, list[Value]]:
-    """Return the values that nobody needs after each step, by the step's index."""
+    """Return, by index of a step, the values that it is the last to use."""
     place = {node: index for index, node in enumerate(nodes)}
     dying: dict[int, list[Value]] = {}
     for value in graph.values.values():
@@ -392,11 +386,11 @@ def _check_memory(graph: Graph, nodes: Sequence[Node], dying: Mapping[int, Seque
     Args:
         graph: The graph; its constants exist already and do not count.
         nodes: Its nodes in the order of execution.
-        dying: By index of a node, the values that nobody needs after it.
-        beside: Bytes that a run needs for other things at the same time.
+        dying: By index of a node, the values that it is the last to use.
+        beside: Bytes that a run needs for other purposes at the same time.
 
     Raises:
-        MemoryLimitError: If a step needs more; it names the step with the peak.
+        MemoryLimitError: If a step needs more; the message names the step with the peak.
     """
     alive = sum(map(_value_bytes, graph.inputs))
     peak, culprit = 0, None
@@ -413,7 +407,7 @@ def _check_memory(graph: Graph, nodes: Sequence[Node], dying: Mapping[int, Seque
 
 
 def _on_the_host(node: Node, plans: Sequence[Plan]) -> tuple[Run, str]:
-    """Return the computation of a host node whose bodies are ``plans``, and its tier."""
+    """Return the computation of a host node, whose bodies have become ``plans``, and its tier."""
     kernel, tier = bind(node, {key: _as_function(plan) for key, plan in zip(node.bodies, plans, strict=True)})
     return (lambda operands: kernel(*operands)), tier
 
@@ -440,7 +434,7 @@ def static_shapes(values: Sequence[Value | None]) -> Shapes | None:
 def _with_shapes(node: Node, shapes: Shapes, target: Target | None = None) -> Node:
     """Return a copy of a region node, alone in a graph of its own, for concrete operand shapes.
 
-    The composites of the target are asked again: their checks know more than they did.
+    The composites of the target are tried again, because their checks now know the sizes.
     """
     holder = Graph(node.op, infer=node.body.infer, opsets=node.body.opsets)
     body = node.body.clone()
@@ -471,7 +465,7 @@ def _with_shapes(node: Node, shapes: Shapes, target: Target | None = None) -> No
 
 
 def _merge_again(body: Graph, target: Target) -> None:
-    """Make composites of what a target has claimed node by node, where they match now."""
+    """Try the composites of a target on the single nodes that it has claimed."""
     if not composites_for(target, body):
         return
     for node in body.nodes:
@@ -487,17 +481,17 @@ def _depends_on_data(node: Node, value: Value, why: str = "") -> UnsupportedErro
         f"{why}a shape inside the region depends on data",
         where=f"{node.target}, region {node.op}",
         found=f'"{value.name}": {value.type}',
-        hint="Let the target refuse the node that makes it.",
+        hint="Let the target refuse the node that computes it.",
     )
 
 
 def _follows_from_sizes(node: Node) -> bool:
-    """Tell whether all sizes in a region follow from those of its operands, or are numbers of rows that are counted."""
+    """Tell whether all sizes in a region follow from those of its operands, apart from row counts known at run time."""
     return not data_dependent(node.body, node.body.nodes, following_rows(node.body))
 
 
 def is_static(node: Node) -> bool:
-    """Tell whether all shapes of a region, inside too, are known, but for numbers of rows that a run of it counts."""
+    """Tell whether all shapes of a region and in it are known, apart from row counts known at run time."""
     counted = following_rows(node.body)
     inside = [value for value in _inside(node.body) if value not in counted]
     return static_shapes([*node.inputs, *node.body.inputs, *inside]) is not None
@@ -508,12 +502,12 @@ def _inside(body: Graph) -> list[Value]:
 
 
 def _interface(body: Graph) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
-    """Return what a region takes and gives."""
+    """Return the specs of a region's inputs and outputs."""
     return specs([v.name for v in body.inputs], body.inputs), specs(body.output_names, body.outputs)
 
 
 def specs(names: Sequence[str], values: Sequence[Value]) -> tuple[TensorSpec, ...]:
-    """Return the interface of a graph as the runtime describes it."""
+    """Return the specs of graph inputs or outputs, as the runtime describes them."""
     result = []
     for name, value in zip(names, values, strict=True):
         if isinstance(value.type, TensorType):

@@ -1,4 +1,4 @@
-"""Pipelines: passes in order, with dumps and checks between them, and the text form that the command line uses."""
+"""Pipelines: the default passes in order, how they run with checks and dumps between them, and their text form."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ from tinycomp.target.options import fits, readings_of
 
 if TYPE_CHECKING:
     from tinycomp.passes import assign_border_layouts, check_quantization, keep_forms, legalize, place_by_cost
-else:  # what only some targets ask for
+else:  # only some targets need these
     assign_border_layouts, check_quantization, keep_forms, legalize, place_by_cost = (
         LazyModule(f"tinycomp.passes.{name}")
         for name in ("assign_border_layouts", "check_quantization", "keep_forms", "legalize", "place_by_cost")
     )
 
 Observer = Callable[[int, str, Graph], None]
-"""Called with the number and name of each pass, and the graph behind it."""
+"""A function that is called after each pass with its number, its name and the graph."""
 
 
-_AS_TEXT = 'A text such as "simplify,fold-constants" is read by tinycomp.driver.pipeline.parse_passes.'
+_AS_TEXT = 'Use tinycomp.driver.pipeline.parse_passes to read a text such as "simplify,fold-constants".'
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Tell how long a pass took.
+    """Record how long a pass took.
 
     Attributes:
         name: The pass.
@@ -78,7 +78,7 @@ class Pipeline:
         observers: Called after every pass, and once before the first with number 0 and the name ``input``.
 
     Raises:
-        PatternError: If something among the passes is none.
+        PatternError: If one of the passes is not a pass.
 
     Example:
         >>> from tinycomp.ir.text.parser import parse_graph
@@ -98,7 +98,7 @@ class Pipeline:
         self.timings: list[Timing] = []
 
     def __call__(self, graph: Graph) -> Graph:
-        """Return the transformed graph; the one given is left alone.
+        """Return a transformed copy of the graph.
 
         Raises:
             VerifyError: If ``check`` is on and a pass breaks the graph; the message names the pass.
@@ -112,7 +112,7 @@ class Pipeline:
 
         Raises:
             VerifyError: If ``check`` is on and a pass breaks the graph; the message names the pass.
-            ExecutionError: If the time is up.
+            ExecutionError: If the timeout is over.
         """
         self.timings = []
         self._after(0, "input", graph)
@@ -136,7 +136,7 @@ class Pipeline:
 
 @functools.cache
 def pass_types() -> Mapping[str, type[Pass]]:
-    """Return every pass class by its command-line name: what the files of ``tinycomp.passes`` define."""
+    """Return every pass class that a file of ``tinycomp.passes`` defines, by its command-line name."""
     for info in pkgutil.walk_packages(tinycomp.passes.__path__, f"{tinycomp.passes.__name__}."):
         importlib.import_module(info.name)
     kinds = {}
@@ -167,7 +167,9 @@ def parse_passes(text: str) -> list[Pass]:
         item = _ITEM.match(text, at)
         if item is None:
             raise PatternError(
-                "cannot read the list of passes", where=text[at:], expected="name or name{option=value …}, by commas"
+                "cannot read the list of passes",
+                where=text[at:],
+                expected="name or name{option=value …}, separated by commas",
             )
         passes.append(_make_pass(item["name"], item["options"] or ""))
         at = item.end()
@@ -218,7 +220,7 @@ def _option_value(kind: type[Pass], field: str, text: str) -> Any:
         raise PatternError(
             f'the pass {kind.name} cannot take "{text}" as {field.replace("_", "-")}',
             expected=f"a value of type {getattr(hint, '__name__', hint)}",
-            hint="Options that are no numbers, words or targets can be given in Python only.",
+            hint="Options other than numbers, words and targets can be given in Python only.",
         )
     return value
 
@@ -227,10 +229,10 @@ def optimisation_passes(targets: Sequence[Target] = (), policy: Policy | None = 
     """Return the passes that make a graph smaller whatever the target; quantised weights stay quantised.
 
     Args:
-        targets: Functions that one of these takes whole are not inlined, and what one takes as the model has it is kept
-            so where it would not take it simplified, unless costs decide between targets. Where all of them want it,
-            half precision is computed in float32.
-        policy: What every region must fulfil, whatever its target.
+        targets: Functions that one of these takes whole are not inlined. A form that one of them takes, and would not
+            take simplified, is kept, unless costs decide between targets. Half precision is computed in float32 if all
+            of them want it.
+        policy: The conditions on every region, whatever its target.
     """
     return [
         InlineFunctions(tuple(targets)),
@@ -259,18 +261,18 @@ def partitioning_passes(
 ) -> list[Pass]:
     """Return the passes that give every node to a target or to the host.
 
-    All that a target takes comes before the composites of the next one; what it refuses is rewritten before that by the
-    passes that it asks for, where they help. What no composite has claimed in the end is folded for good, dequantised
-    weights included: no later rule could make use of them. Where the last target has no
-    composites of quantised numbers, that is done before its composites are tried. Half precision that the targets
-    before have left is computed in float32 where the last one wants it. Where all targets have a cost, the cheapest
-    placement decides instead of their order.
+    One target after the other claims nodes: its legalising passes rewrite the layers that it refuses, where that helps,
+    then its composites and operator rules are tried. At the end, constants that no composite has claimed are folded,
+    dequantised weights included, because no later rule could use them; if the last target has no composites for
+    quantised numbers, this comes before its composites. Half precision that the earlier targets left is computed in
+    float32 if the last one wants that. If all targets have a cost, the cheapest placement decides instead of their
+    order.
 
     Args:
-        targets: In priority order; each has a policy of its own, too.
-        policy: What every region must fulfil, whatever its target.
-        optimize: Whether nodes may be folded or replaced by what defines them; without it, the graph is partitioned as
-            it stands.
+        targets: The targets in priority order; each may have a policy of its own as well.
+        policy: The conditions on every region, whatever its target.
+        optimize: Whether nodes may be folded, or replaced by the definition of their operator; without it, the graph is
+            partitioned as it stands.
     """
     policy = policy or Policy()
     merging_regions: list[Pass] = [

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinycomp.driver.blobs import may_use
-from tinycomp.driver.compiler import Compiler, copied
+from tinycomp.driver.compiler import Compiler
 from tinycomp.driver.devices import from_saved
 from tinycomp.driver.diagram import make_diagram
 from tinycomp.driver.lowering import specs
+from tinycomp.driver.models import copied
 from tinycomp.errors import ArtifactError, OptionError, TargetError
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.text.parser import parse_graph

@@ -27,7 +27,9 @@ from rich.progress import (
 )
 
 from tinycomp.console import SafeConsole
-from tinycomp.driver.compiler import Compiler, Model, load_graph, resolve_targets
+from tinycomp.driver.compiler import Compiler
+from tinycomp.driver.models import Model, load_graph
+from tinycomp.driver.targets import resolve_targets
 from tinycomp.errors import TuningError
 from tinycomp.frontend import Shapes
 from tinycomp.ir.graph import Value

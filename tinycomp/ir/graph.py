@@ -1,13 +1,12 @@
 """The graph: values, nodes, and the few operations that change them.
 
-A :class:`Graph` is connected by ``node.inputs``, the truth, and by the producer and the users that every value knows.
-Only :meth:`Graph.add`, :meth:`Graph.erase`, :meth:`Graph.replace_uses`, :meth:`Graph.set_input`, :meth:`Graph.outline`
-and :meth:`Graph.inline` touch them, and :func:`tinycomp.ir.verify.verify` rebuilds and compares. The dependency
-structure that passes work on is made of them when it is asked for: :attr:`Graph.edges`, and for the algorithms of
-networkx the digraph :attr:`Graph.connectivity`; :meth:`Graph.to_networkx` gives a copy of it that tells what every node
-is.
+The edges of a :class:`Graph` are ``node.inputs``. Every value also knows its producer and its users; these are derived
+from the inputs. Only :meth:`Graph.add`, :meth:`Graph.erase`, :meth:`Graph.replace_uses`, :meth:`Graph.set_input`,
+:meth:`Graph.outline` and :meth:`Graph.inline` change them, and :func:`tinycomp.ir.verify.verify` derives them again and
+compares. Passes read the dependencies from :attr:`Graph.edges`, or from the digraph :attr:`Graph.connectivity` where
+they use algorithms of networkx; :meth:`Graph.to_networkx` returns a copy of it whose nodes have attributes.
 
-What a graph needs of others, inference of types and a textual form, ``tinycomp.ir`` gives it.
+A graph needs type inference and a printer, which would be circular imports here; ``tinycomp.ir`` installs both.
 
 Nesting has one form: a node owns *bodies*, closed graphs whose inputs are the node's operands. A composite, a region
 and a model-local function have the single body ``"body"``; If has two. Outer values that a body of any other node (If,
@@ -35,7 +34,7 @@ from tinycomp.symbolic import Range, Size
 if TYPE_CHECKING:
     import networkx as nx
 else:
-    nx = LazyModule("networkx")  # most graphs are in order and free of tangles, and need no more than their edges
+    nx = LazyModule("networkx")  # most graphs are sorted and free of tangles, and never need it
 
 COMPOSITE = "tinycomp.composite"
 REGION = "tinycomp.region"
@@ -48,7 +47,7 @@ Attr = Any
 
 
 MOST_CONTENTS = 64
-"""Elements of the largest tensors whose elements are followed as sizes."""
+"""Most elements of an integer tensor whose elements are tracked as sizes."""
 
 
 class Value:
@@ -225,8 +224,8 @@ class Node:
     def operators(self) -> list[Node]:
         """Return the operators that the node stands for: itself, or those in a composite, region or called function.
 
-        Control flow that a target has claimed with its bodies stands for the operators in these as well, a conversion
-        between layouts for none.
+        Control flow that a target has claimed stands for the operators in its bodies, too. A conversion between layouts
+        stands for none.
         """
         operators: list[Node] = []
         stack = [self]
@@ -259,7 +258,7 @@ def connect(value: Value | None, node: Node) -> None:
 
 
 def disconnect(value: Value | None, node: Node) -> None:
-    """Note that one operand slot of ``node`` less reads ``value``."""
+    """Note that one operand slot of ``node`` no longer reads ``value``."""
     if value is not None:
         value.users[node] -= 1
         if not value.users[node]:
@@ -270,7 +269,7 @@ def stable_order(members: Collection[Node]) -> list[Node]:
     """Return nodes in topological order; among independent ones the earlier in the model comes first.
 
     Args:
-        members: The nodes to order, by the links among themselves; a set or a mapping, which is asked for members.
+        members: The nodes to order by the links among themselves; a set or a mapping, for fast membership tests.
 
     Raises:
         VerifyError: If the links have a cycle; the message shows it.
@@ -283,7 +282,7 @@ _place_of = operator.attrgetter("position", "serial")
 
 
 def _is_ordered(nodes: list[Node], members: Collection[Node]) -> bool:
-    """Tell whether every node stands behind what it reads, as in most graphs they do by their places alone."""
+    """Tell whether every node comes after its producers; in most graphs, sorting by position is enough for that."""
     seen: set[Node | None] = {None}
     for node in nodes:
         for value in node.inputs:
@@ -294,7 +293,7 @@ def _is_ordered(nodes: list[Node], members: Collection[Node]) -> bool:
 
 
 def _searched_order(members: Collection[Node]) -> list[Node]:
-    """Return what ``nx.lexicographical_topological_sort`` does; importing networkx for it takes longer than a model."""
+    """Do as ``nx.lexicographical_topological_sort``, without importing networkx, which takes longer than a model."""
     waits = dict.fromkeys(members, 0)
     for _, user in _edges(members):
         waits[user] += 1
@@ -335,7 +334,7 @@ def links_among(members: Collection[Node]) -> nx.DiGraph[Node]:
     """Return the links among nodes; the attribute ``slots`` counts the operand slots of each.
 
     Args:
-        members: The nodes; a set or a mapping, which is asked for members.
+        members: The nodes; a set or a mapping, for fast membership tests.
     """
     links: nx.DiGraph[Node] = nx.DiGraph()
     links.add_nodes_from(members)
@@ -346,9 +345,9 @@ def links_among(members: Collection[Node]) -> nx.DiGraph[Node]:
 
 
 def reachable(links: nx.DiGraph[Node], sources: Iterable[Node]) -> set[Node]:
-    """Return those sources that ``links`` has, and all that they lead to, in one walk.
+    """Return the sources that are in ``links``, and all nodes reachable from them, in one walk.
 
-    ``nx.descendants`` knows one source only, and asks for the size of the graph, for which a view counts its nodes.
+    ``nx.descendants`` takes one source only, and asks for the size of the graph, for which a view counts its nodes.
     """
     return set(itertools.chain.from_iterable(nx.bfs_layers(links, {node for node in sources if node in links})))
 
@@ -357,11 +356,11 @@ _Vertex = TypeVar("_Vertex")
 
 
 def tangles(edges: Iterable[tuple[_Vertex, _Vertex]], first: Mapping[_Vertex, _Vertex]) -> list[set[_Vertex]]:
-    """Return the strong components with more than one vertex of a quotient of a digraph.
+    """Return the strongly connected components with more than one vertex of a quotient of a digraph.
 
     Args:
-        edges: Those of the digraph.
-        first: The group of every vertex, by the vertex that stands for it in the quotient.
+        edges: The edges of the digraph.
+        first: For every vertex, the one that represents its group in the quotient.
     """
     ends = ((first[vertex], first[user]) for vertex, user in edges)
     between = [(one, other) for one, other in ends if one is not other]
@@ -388,8 +387,8 @@ class Graph:
 
     Attributes:
         defaults: Values of inputs that may be left out, by input name.
-        bounds: The least and the most that sizes may be, by symbol; of the graph of a model alone.
-        default_inference: Output types of a node where a graph is not told how to infer them.
+        bounds: The least and the most that sizes may be, by symbol; empty in bodies.
+        default_inference: Output types of a node, for graphs that are not told how to infer them.
         printer: The textual form of a graph.
     """
 
@@ -447,12 +446,12 @@ class Graph:
 
     @property
     def edges(self) -> Iterator[tuple[Node, Node]]:
-        """Every node with every node that reads a result of it, in the order of :attr:`connectivity`."""
+        """Every pair of a node and a user of its results, in the order of :attr:`connectivity`."""
         return _edges(self._members)
 
     @property
     def connectivity(self) -> nx.DiGraph[Node]:
-        """Who reads whose results, made anew after a change of the graph; do not change it.
+        """The digraph of nodes and their users, rebuilt after a change of the graph; do not change it.
 
         The attribute ``slots`` of an edge counts the operand slots that it stands for.
         """
@@ -461,12 +460,12 @@ class Graph:
         return self._links
 
     def to_networkx(self) -> nx.DiGraph[Node]:
-        """Return who reads whose results as a digraph of your own, to analyse and to draw.
+        """Return a new digraph of nodes and their users, to analyse and to draw.
 
         Every node has the attributes ``label``, ``op``, ``domain``, ``target`` and ``region`` (None where there is
-        none), ``sources`` (names of nodes of the model) and ``types`` (of its results, as strings); every edge has
-        ``values`` (names of what is read) and ``slots`` (how many operand slots read it). Bodies are graphs of their
-        own.
+        none), ``sources`` (names of nodes of the model) and ``types`` (of its results, as strings). Every edge has
+        ``values`` (the names of the values read) and ``slots`` (how many operand slots read them). The nodes of bodies
+        are not in it.
 
         >>> import networkx as nx
         >>> from tinycomp.ir.text.parser import parse_graph
@@ -503,7 +502,7 @@ class Graph:
         return True
 
     def use_count(self, value: Value) -> int:
-        """Count the operand slots and graph outputs that read ``value``."""
+        """Return how many operand slots and graph outputs read ``value``."""
         return sum(value.users.values()) + self._output_counts.get(value, 0)
 
     def predecessors(self, node: Node) -> Iterator[Node]:
@@ -521,7 +520,7 @@ class Graph:
         return self._numbered(base or "v")
 
     def _numbered(self, base: str) -> str:
-        """Return ``base_1``, ``base_2``, … on successive calls, leaving out names that are taken."""
+        """Return ``base_1``, ``base_2``, … on successive calls, skipping names that are taken."""
         count = self._fresh.get(base, 0) + 1
         while f"{base}_{count}" in self._values:
             count += 1
@@ -553,7 +552,7 @@ class Graph:
         return self._declare(Value(self.fresh(name or "const"), type_of(array), const=array))
 
     def set_outputs(self, values: Sequence[Value], names: Sequence[str] | None = None) -> None:
-        """Choose the results of the graph; ``names`` default to the value names."""
+        """Set the results of the graph; ``names`` default to the value names."""
         self._outputs = tuple(values)
         self.output_names = tuple(v.name for v in values) if names is None else tuple(names)
         self._output_counts = {}
@@ -590,7 +589,7 @@ class Graph:
             captures: How many trailing operands are captured values.
             target: The target that claims the node.
             sources: Names of the source nodes.
-            at: A node whose place in the order (and sources, unless given) the new one takes.
+            at: A node whose position (and sources, unless given) the new one takes over.
 
         Returns:
             The node; ``node.output`` is its first result.
@@ -723,16 +722,16 @@ class Graph:
     ) -> Node:
         """Move ``nodes`` into the body of one new node that stands in their place.
 
-        The body keeps the names of values; parameters are the distinct outside values in order of first use
-        (or ``params``, which must cover them), results the distinct values used outside, in order of production.
-        The set must be convex; :func:`tinycomp.ir.verify.verify` finds a cycle that a wrong set makes.
+        The body keeps the names of values. Its parameters are the distinct outside values in order of first use, its
+        results the distinct values used outside in order of production. The set must be convex;
+        :func:`tinycomp.ir.verify.verify` finds the cycle that a wrong set creates.
 
         Args:
             nodes: The nodes to move.
             op: Operator name of the new node.
             domain: Its domain, :data:`COMPOSITE` or :data:`REGION`.
             target: Its target.
-            params: Outside values in parameter order; others that the nodes read come behind.
+            params: Outside values that become the first parameters, in this order; the others follow.
             bind_constants: Whether constants not among ``params`` go into the body instead of becoming parameters.
             attrs: Attributes of the new node.
 
@@ -810,9 +809,9 @@ class Graph:
         return copy
 
     def dissolve(self) -> None:
-        """Take the graph and all bodies below it apart, for good.
+        """Empty the graph and all bodies below it, so that their memory is free at once.
 
-        Values and nodes refer to each other: what is dropped whole waits for the collector of cyclic garbage.
+        Values and nodes refer to each other; a graph that is merely dropped waits for the garbage collector.
         """
         graphs = [self]
         for graph in graphs:
@@ -842,7 +841,7 @@ class Graph:
         return value
 
     def _edited(self) -> None:
-        """Forget what is derived from the nodes and their operands."""
+        """Drop the cached order and connectivity after a change."""
         self._order = None
         self._links = None
 
@@ -864,7 +863,7 @@ def _parameters(
 
 
 def _lift_out(graph: Graph, members: list[Node], inside: set[Node]) -> None:
-    """Take ``members`` out of the graph but leave the values that others still read, and what they read themselves."""
+    """Take ``members`` out of the graph, but not their results that others read, nor the values that they read."""
     for node in members:
         del graph._members[node]
         for value in dict.fromkeys(node.inputs):
@@ -878,7 +877,7 @@ def _lift_out(graph: Graph, members: list[Node], inside: set[Node]) -> None:
 
 
 def _settle(node: Node, body: Graph, mapping: dict[Value, Value]) -> None:
-    """Put a node that was lifted out into ``body``; ``mapping`` has the stand-ins of what it shares with the graph."""
+    """Put a node that was lifted out into ``body``; ``mapping`` gives inner values for those shared with the graph."""
     operands = []
     for value in node.inputs:
         if value is not None and value.is_const and value not in mapping:
@@ -933,7 +932,7 @@ def _twin(node: Node, into: Graph, mapping: dict[Value, Value]) -> Node:
     twin.outputs = tuple([mapping[v] if v.name else Value("", v.type) for v in node.outputs])
     for value in twin.outputs:
         value.producer = twin
-    for operand in twin.inputs:  # as connect does, for which large graphs have no time
+    for operand in twin.inputs:  # as connect does, without a call per operand
         if operand is not None:
             operand.users[twin] = operand.users.get(twin, 0) + 1
     return twin

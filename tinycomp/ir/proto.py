@@ -353,8 +353,8 @@ def tensor_to_proto(array: np.ndarray, name: str = "") -> onnx.TensorProto:
     """
     if isinstance(array, AbsentArray):
         raise ModelError(
-            "the elements of a constant are not there", where=f'constant "{name}"',
-            hint="The graph of a loaded module may know types and hashes alone: take the graph from before saving.",
+            "the elements of a constant are missing", where=f'constant "{name}"',
+            hint="The graph of a loaded module may hold only types and hashes: use the graph from before saving.",
         )  # fmt: skip
     if dtype_name(array.dtype) == "string":
         encoded: list[Any] = [str(s).encode() for s in array.reshape(-1)]

@@ -35,8 +35,8 @@ class TensorType:
         dtype: numpy/ml_dtypes name, ``"string"``, or ``"?"`` where nothing is known.
         shape: Logical dimensions, or None where even the rank is unknown.
         layout: Memory order of the elements; empty means row-major, else a name such as ``"NHWC"``.
-        contents: The elements in order, of a small tensor of integers that follows from sizes, None for one that is
-            not known; None for all other tensors. Types that differ in nothing else are equal.
+        contents: The elements, in order, of a small integer tensor that is computed from sizes, with None for an
+            unknown element; None for all other tensors. Comparisons of types ignore it.
     """
 
     dtype: str
@@ -55,7 +55,7 @@ class TensorType:
         for dim in self.shape or ():
             if not isinstance(dim, int):
                 return None
-        return self.shape  # type: ignore[return-value]  # the loop has looked at each
+        return self.shape  # type: ignore[return-value]  # the loop has checked each
 
     @property
     def sizes(self) -> tuple[Size, ...] | None:
@@ -66,17 +66,17 @@ class TensorType:
         for dim in shape:
             if not isinstance(dim, int):
                 return tuple([d if isinstance(d, int) else symbolic.size(d) for d in shape if d is not None])
-        return shape  # type: ignore[return-value]  # the loop has looked at each
+        return shape  # type: ignore[return-value]  # the loop has checked each
 
     def size(self, unknown: int = 1) -> int:
-        """Count the elements, taking every symbolic or unknown dimension as ``unknown``."""
+        """Return the number of elements, with ``unknown`` in place of every symbolic or unknown dimension."""
         total = 1
         for dim in self.shape or ():
             total *= dim if isinstance(dim, int) else unknown
         return total
 
     def nbytes(self, unknown: int = 1) -> int:
-        """Size in bytes as stored; sub-byte elements are counted as packed, strings as pointers."""
+        """Return the size in bytes as stored; sub-byte elements count as packed, strings as pointers."""
         return (self.size(unknown) * bits(self.dtype) + 7) // 8
 
     def with_layout(self, layout: str) -> TensorType:
@@ -153,11 +153,11 @@ def numpy_dtype(name: str) -> np.dtype:
     """Return the numpy dtype of a dtype name (``"string"`` is stored as Python objects).
 
     Raises:
-        ModelError: If nobody knows the element type.
+        ModelError: If the element type is unknown.
         KeyError: If there is no such name.
     """
     if name == UNKNOWN_DTYPE:
-        raise ModelError("nobody knows the element type", expected="a known element type", found=repr(name))
+        raise ModelError("the element type is unknown", expected="a known element type", found=repr(name))
     return _DTYPES[name]
 
 
@@ -184,7 +184,7 @@ def type_of(array: np.ndarray) -> TensorType:
 
 @functools.lru_cache(maxsize=4096)
 def tensor_type(dtype: str, shape: tuple[Dim, ...] | None) -> TensorType:
-    """Return a row-major type of which no contents are known; one for all that are equal, as many are in a model."""
+    """Return a row-major type without known contents; equal calls share one object, as a model has many."""
     return TensorType(dtype, shape)
 
 
@@ -238,7 +238,7 @@ def _better_dim(declared: Dim, inferred: Dim) -> Dim:
 def join(a: Type, b: Type) -> Type:
     """Return the most precise type that covers both; kinds or dtypes that differ give :data:`UNKNOWN`.
 
-    What is known of the elements stays where both know the same.
+    Contents are kept only where both types have the same.
 
     >>> str(join(TensorType("float32", (1, 8)), TensorType("float32", (2, 8))))
     'float32[?, 8]'
@@ -259,7 +259,7 @@ def join(a: Type, b: Type) -> Type:
 
 
 def same(a: Type, b: Type) -> bool:
-    """Tell whether types are equal and as much is known of the elements."""
+    """Tell whether two types are equal, contents included."""
     if isinstance(a, SequenceType) and isinstance(b, SequenceType):
         return same(a.element, b.element)
     if isinstance(a, OptionalType) and isinstance(b, OptionalType):
@@ -268,17 +268,17 @@ def same(a: Type, b: Type) -> bool:
 
 
 def without_contents(type_: Type) -> Type:
-    """Return the type of a value that holds what nobody knows."""
+    """Return the type with nothing known about the elements."""
     return TensorType(type_.dtype, type_.shape, type_.layout) if isinstance(type_, TensorType) else type_
 
 
 def present(type_: Type) -> Type:
-    """Return what an optional holds; any other type stands for itself."""
+    """Return the element type of an optional, and any other type as it is."""
     return type_.element if isinstance(type_, OptionalType) else type_
 
 
 def compatible(a: Type, b: Type) -> bool:
-    """Tell whether one value could have both types: dtypes equal, ranks equal, no two different sizes."""
+    """Tell whether one value could have both types: equal dtypes, equal ranks, and no sizes that differ."""
     if not isinstance(a, TensorType) or not isinstance(b, TensorType):
         return a == b or UNKNOWN in (a, b) or (type(a) is type(b) and not isinstance(a, TensorType))
     if UNKNOWN_DTYPE not in (a.dtype, b.dtype) and a.dtype != b.dtype:

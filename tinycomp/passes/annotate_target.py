@@ -1,4 +1,4 @@
-"""Claiming nodes for targets by operator rules, with a reason for every refusal."""
+"""AnnotateTarget: claim nodes for targets by operator rules, and record a reason for every refusal."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class AnnotateTarget(Pass):
     """Give every node that no target has claimed yet to the first target whose rule accepts it.
 
     Composites keep the target that owns them. A node that computes nothing (Identity, StopFusion, Dropout at
-    inference) follows its neighbours: it is claimed when it lies between two nodes of one target. If, Loop and Scan
-    stay on the host unless a rule takes the whole node, and no policy keeps a node of its bodies there; the bodies of
-    those that stay are annotated on their own. Every refusal becomes a remark.
+    inference) follows its neighbours: it is claimed if it lies between two nodes of one target. If, Loop and Scan stay
+    on the host unless a rule takes the whole node and no policy keeps a node of its bodies there; the bodies of those
+    that stay are annotated on their own. Every refusal becomes a remark.
 
     Before and after::
 
@@ -33,7 +33,7 @@ class AnnotateTarget(Pass):
 
     Attributes:
         targets: Targets, or names of targets, in priority order.
-        policy: What stays on the host whatever the target; every target has a policy of its own, too.
+        policy: Says which nodes stay on the host whatever the target; every target has a policy of its own as well.
     """
 
     targets: Sequence[Target | str]
@@ -58,7 +58,7 @@ def annotate_for(
 ) -> bool:
     """Annotate one scope.
 
-    ``targets`` stand in priority order; ``withheld`` names nodes that none of them may have, and why.
+    ``targets`` are in priority order; ``withheld`` gives nodes that none of them may have, with the reasons.
 
     Returns:
         Whether anything was claimed or released.
@@ -90,7 +90,7 @@ class _Annotation:
         return {t.name: t.excluded(self.graph, self.policy) for t in self.targets}
 
     def release_excluded(self) -> bool:
-        """Take composites apart that their target's policy keeps on the host."""
+        """Take apart the composites that their target's policy keeps on the host."""
         changed = False
         for target in self.targets:
             for node, reason in self.excluded[target.name].items():
@@ -127,7 +127,7 @@ class _Annotation:
         return False
 
     def _excluded_inside(self, target: Target, node: Node) -> str | None:
-        """Return why a node in a body of this one must stay on the host, if one must."""
+        """Return why the policy keeps a node in a body of this one on the host; None if it keeps none there."""
         waiting = list(node.bodies.values())
         for body in waiting:
             for inner, reason in target.excluded(body, self.policy).items():
@@ -165,7 +165,7 @@ class _Annotation:
 
 
 def _passes_on(node: Node) -> bool:
-    """Tell whether the node only hands its first operand on to its first result."""
+    """Tell whether the node only passes its first operand on as its first result."""
     return is_structural(node) and bool(node.inputs) and node.inputs[0] is not None and not _others_used(node)
 
 

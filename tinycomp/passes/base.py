@@ -1,4 +1,4 @@
-"""What a pass is: a frozen dataclass with one method, whose fields are its options."""
+"""The base of all passes: a frozen dataclass with one method, whose fields are the options of the pass."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Pass(ABC):
 
     @abstractmethod
     def run(self, graph: Graph) -> bool:
-        """Change ``graph`` in place; bodies below it are the pass's own business.
+        """Change ``graph`` in place; the pass itself decides about the bodies below it.
 
         Returns:
             Whether anything changed.

@@ -1,4 +1,4 @@
-"""ExpandFunctions: put what ONNX defines an operator by in its place, where a target takes all of it.
+"""ExpandFunctions: replace an operator by its ONNX definition, where a target takes all of the definition.
 
 >>> from tinycomp.ir.text.parser import parse_graph
 >>> from tinycomp.ops.typing import infer_node_types
@@ -57,18 +57,18 @@ _SETTLE: tuple[Pass, ...] = (FoldConstants(keep_quantized=False), EliminateDeadC
 
 @dataclass(frozen=True)
 class ExpandFunctions(Pass):
-    """Replace a node that no target takes by ONNX's definition of its operator, where one target takes all of that.
+    """Replace a node that no target takes by the ONNX definition of its operator, if one target takes all of that.
 
-    Otherwise the node stays whole, because the host's own kernel for it is better than one for each of its parts. The
-    parts may have definitions themselves; those are expanded as far as the target needs it. They keep the name of the
-    node in the model, and the target that takes them. Composites have been merged by then, so that no pattern loses a
-    node to its definition; the patterns of the target are tried on the definition. Operators with the trait
-    ``"inexact_definition"`` stay whole. QLinearConv and QLinearMatMul become one composite of a quantised layer, or
-    stay whole, too: the parts of such a layer add floats, not integers.
+    Otherwise the node stays whole, because one kernel of the host for the whole operator is better than one per part.
+    The parts may have definitions themselves, which are expanded as far as the target needs it. All parts keep the name
+    of the node in the model, and the target that takes them. The pass runs after the merging of composites, so that no
+    pattern loses a node to its definition; the patterns of the target are tried on the definition as well. Operators
+    with the trait ``"inexact_definition"`` stay whole. QLinearConv and QLinearMatMul either become one composite of a
+    quantised layer or stay whole, because the parts of such a layer would add floats instead of integers.
 
     Attributes:
         targets: Targets, or names of targets, in priority order.
-        policy: What stays on the host whatever the target; every target has a policy of its own, too.
+        policy: Says which nodes stay on the host whatever the target; every target has a policy of its own as well.
     """
 
     targets: Sequence[Target | str]
@@ -92,9 +92,9 @@ class ExpandFunctions(Pass):
 def expand_for(
     targets: Sequence[Target], graph: Graph, barred: Mapping[str, Mapping[Node, str]], remarks: list[Remark]
 ) -> int:
-    """Expand in one scope what one of the targets takes the definition of, and none the node itself.
+    """Expand, in one scope, the nodes that no target takes and whose definition one of them takes.
 
-    ``targets`` stand in priority order; ``barred`` names, by target, nodes that it may not have.
+    ``targets`` are in priority order; ``barred`` gives, by target, the nodes that it may not have.
 
     Returns:
         How many nodes were expanded.
@@ -119,7 +119,7 @@ def expand_for(
 
 
 def _likeness(node: Node, targets: Sequence[Target]) -> Hashable:
-    """Return what nodes have in common whose definitions are refused alike; None where that is not easily said."""
+    """Return a key shared by nodes whose definitions are refused for the same reasons; None if there is no such key."""
     plain = (bool, int, float, str, bytes, list)
     if node.bodies or not all(isinstance(value, plain) for value in node.attrs.values()):
         return None
@@ -144,7 +144,7 @@ def _taken(node: Node, targets: Sequence[Target]) -> bool:
 
 
 def _expansion(node: Node, targets: Sequence[Target], remarks: list[Remark]) -> Graph | None:
-    """Return the definition of ``node`` with every part claimed by the first target that takes them all, or None."""
+    """Return the definition of ``node``, all of it claimed by the first target that takes every part, or None."""
     for target in targets:
         layer = layer_definition(node) if is_quantized_product(node) else None
         body, reason = (None, "") if layer is None else _composed(layer, node, target)
@@ -159,9 +159,9 @@ def _expansion(node: Node, targets: Sequence[Target], remarks: list[Remark]) -> 
 
 
 def _composed(layer: Graph, node: Node, target: Target) -> tuple[Graph | None, str]:
-    """Return a quantised layer as one composite of ``target``, or why it is none."""
+    """Return a quantised layer as one composite of ``target``, or the reason why it is not one."""
     if outline_whole(layer, composites_for(target, layer)) is None:
-        MergeComposite(target).run(layer)  # which also says why
+        MergeComposite(target).run(layer)  # also records the reasons
     composite = layer.outputs[0].producer
     if composite is None or not composite.is_composite or len(layer) > 1:
         closest = max(layer.remarks, key=lambda r: r.progress, default=None)
@@ -171,7 +171,7 @@ def _composed(layer: Graph, node: Node, target: Target) -> tuple[Graph | None, s
 
 
 def _defined(node: Node) -> tuple[Graph | None, str]:
-    """Return ONNX's definition of ``node``, or why there is none."""
+    """Return ONNX's definition of ``node``, or the reason why there is none."""
     try:
         return definition(node), "ONNX does not define it for these operands"
     except TinycompError as error:
@@ -185,7 +185,7 @@ def _has_kernel(node: Node) -> bool:
 
 
 def _claimed(body: Graph, target: Target, *, may_repeat: bool) -> tuple[Graph | None, str]:
-    """Return a definition with every part claimed by ``target``, or why it is not."""
+    """Return a definition with every part claimed by ``target``, or the reason why it does not take one."""
     while True:
         for step in _TIDY:
             step.run(body)
@@ -214,7 +214,7 @@ def _refusal(trial: Graph, node: Node) -> str:
 
 
 def splice(graph: Graph, node: Node, body: Graph) -> None:
-    """Put ``body``, whose inputs are the distinct operands that are not constant, into the place of ``node``."""
+    """Replace ``node`` by ``body``, whose inputs are the distinct operands that are not constant."""
     operands = list(dict.fromkeys(v for v in node.inputs if v is not None and not v.is_const))
     results = node.used_outputs()
     types = [refine(old.type, inner.type) for old, inner in zip(results, body.outputs, strict=True)]
@@ -241,7 +241,7 @@ def splice(graph: Graph, node: Node, body: Graph) -> None:
 def _only_composite(
     graph: Graph, node: Node, body: Graph, operands: Sequence[Value], types: Sequence[Type]
 ) -> Node | None:
-    """Add the composite that is all of ``body`` without a copy of it; None if ``body`` is not one composite."""
+    """Add the composite that ``body`` consists of, without copying it; None if ``body`` is not one composite."""
     whole = body.outputs[0].producer
     if len(body) > 1 or whole is None or not whole.is_composite or whole.outputs != body.outputs:
         return None

@@ -1,4 +1,4 @@
-"""KeepForms: claim what a target takes as the model has it and would not take simplified.
+"""KeepForms: claim nodes in the form that the model has, where their target would not take the simplified form.
 
 >>> from tinycomp.ir.text.parser import parse_graph
 >>> npu = Target("npu")
@@ -18,8 +18,8 @@ graph @main opset {"" = 17} (%x: float32[2], %y: float32[2]) -> (%r) {
   %r: float32[2] = Relu@14(%f)
 }
 
-A Sum of two operands would have become an Add, which this target does not take. The other nodes are claimed when it is
-their turn.
+Simplification would turn a Sum of two operands into an Add, which this target does not take. Later passes claim the
+other nodes.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ _PAIRS: Sequence[tuple[frozenset[str], frozenset[str]]] = (
     (frozenset({"QuantizeLinear"}), frozenset({"Concat", "DequantizeLinear", "Expand", "Gather", "MaxPool", "Resize",
                                                "Slice", "Split", "Tile"}) | _VIEWS),
 )  # fmt: skip
-"""Operators, and what may stand before them, that simplification makes something else of."""
+"""Pairs of an operator and a producer of its operand that simplification replaces by other operators."""
 _GROUPS = tuple(rule for rule in HIDING if isinstance(rule, RewriteRule))
 
 
 @dataclass(frozen=True)
 class KeepForms(Pass):
-    """Claim matches and nodes whose form a target takes, where it takes nothing that simplification makes of them.
+    """Claim matches and nodes that a target takes, if it would not take them after simplification.
 
-    What a target is described by is a wish for that form. Each match of its composites, and each node that its operator
-    rules accept, is simplified by itself, as far as a rule of :class:`~tinycomp.passes.simplify.Simplify` puts other
-    operators in its place. If neither this target nor one before it takes all of what comes out, this one claims the
-    original now, and simplification leaves it alone. Targets that are ``canonical`` need none of that.
+    The description of a target names the forms that it wants. Each match of its composites, and each node that its
+    operator rules accept, is simplified by itself if a rule of :class:`~tinycomp.passes.simplify.Simplify` would
+    replace its operators. If neither this target nor an earlier one takes all of the result, this one claims the
+    original now, and simplification leaves it alone. Targets that are ``canonical`` do not need the pass.
 
     Before and after, for ``P.Relu(P.Add(P.Conv(x, w), b))`` and a target that takes no Conv with a bias::
 
@@ -74,7 +74,7 @@ class KeepForms(Pass):
 
     Attributes:
         targets: Targets, or names of targets, in priority order.
-        policy: What counts beside the targets' own policies.
+        policy: A policy that applies beside those of the targets.
     """
 
     targets: Sequence[Target | str]
@@ -96,7 +96,7 @@ class KeepForms(Pass):
 
 
 def wishes(target: Target) -> bool:
-    """Tell whether a target is described by forms that simplification may hide."""
+    """Tell whether the description of a target names forms that simplification may replace."""
     if target.canonical:
         return False
     ops = {name for domain, name in target.rules if not domain and name != "*"}
@@ -113,7 +113,7 @@ def _holds_pair(ops: set[str]) -> bool:
 
 
 class _Keeper:
-    """The wishes of the last of some targets, in one scope."""
+    """Keep the forms that one target wants, in one scope; ``targets`` are the earlier ones and, last, the target."""
 
     def __init__(self, graph: Graph, targets: Sequence[Target], policy: Policy) -> None:
         self.graph = graph
@@ -141,7 +141,7 @@ class _Keeper:
         return bool(outline_all(kept))
 
     def _groups(self) -> Iterable[Sequence[Node]]:
-        """Yield nodes that simplification may put others in the place of."""
+        """Yield nodes that simplification may replace."""
         for node in self.graph.nodes:
             if node.domain or node.target is not None:
                 continue
@@ -162,12 +162,12 @@ class _Keeper:
         return any(rule.refusal(node) is None for rule in self.target.rules_for(node))
 
     def _is_lost(self, nodes: Sequence[Node], spelled: bool = False) -> bool:
-        """Tell whether no target that may have the nodes would take what simplification makes of them.
+        """Tell whether none of the targets would take the nodes after simplification.
 
         Args:
             nodes: Nodes of the graph.
-            spelled: Whether a pattern of the last target is spelled so; a Reshape that it would take in place of
-                another change of shape is then not what it asks for.
+            spelled: Whether the nodes match a pattern of the last target; if that asks for a Flatten, for example, it
+                does not want the equal Reshape that simplification makes, although it would match.
         """
         simplified = excerpt(self.graph, nodes)
         if not Simplify().run(simplified):

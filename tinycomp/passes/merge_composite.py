@@ -1,4 +1,4 @@
-"""Making one node of each match of a target's patterns."""
+"""MergeComposite: turn each match of a target's patterns into one composite node."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from tinycomp.target.target import OpRule, composites_for
 
 @dataclass(frozen=True)
 class MergeComposite(Pass):
-    """Make one atomic node of each match of a table of patterns.
+    """Turn each match of a table of patterns into one atomic node.
 
-    Earlier composites win; within one, roots are tried from the outputs back. A match is accepted when its predicates
-    hold, no node of it is taken, and no value of a non-root node is used outside it; a refused match reserves nothing,
-    and the search goes on with the next way to match. Cheap pure producers that several matches share are copied, so
-    that each owns one. The free values become the parameters in the order of the pattern; constants that ``P.const``
-    matched are bound in the body. Bodies of If, Loop, Scan and functions are merged in their own scope; nodes that a
-    target has claimed are left alone. Every attempt that got past its root and failed becomes a remark; where the
-    target's operator rules will decide about the root, an attempt that operators and constants rule out is not made.
+    Earlier composites win; within one, roots are tried from the outputs back. A match is accepted if its predicates
+    hold, none of its nodes is taken, and no value of a non-root node is used outside it. A refused match reserves
+    nothing, and the search continues with the next way to match. Cheap pure producers that several matches share are
+    copied, so that each match owns one. The free values become the parameters in the order of the pattern; constants
+    that ``P.const`` matched are bound in the body. Bodies of If, Loop, Scan and functions are merged in their own
+    scope; nodes that a target has claimed are left alone. Every attempt that got past its root and failed becomes a
+    remark. If operator rules of the target will decide about the root anyway, an attempt that operators and constants
+    rule out is skipped.
 
     Before and after, for ``P.Relu(P.Conv(x, w))``::
 
@@ -33,7 +34,7 @@ class MergeComposite(Pass):
 
     Attributes:
         target: A target, the name of one, or a table of composites.
-        policy: Which nodes no composite may have; a target has a policy of its own, too.
+        policy: Says which nodes must stay out of composites; a target has a policy of its own as well.
     """
 
     target: Target | str | Sequence[Composite]
@@ -57,9 +58,9 @@ class MergeComposite(Pass):
 
 
 def merge_for(target: Target, graph: Graph, barred: Mapping[Node, str], remarks: list[Remark]) -> list[Node]:
-    """Make the composites of a target in one scope.
+    """Merge the composites of a target in one scope.
 
-    ``barred`` names nodes that it may not have, and why.
+    ``barred`` gives the nodes that the target may not have, with the reasons.
 
     Returns:
         The composites.
@@ -78,7 +79,7 @@ def _merge(
     barred: Mapping[Node, str],
     remarks: list[Remark],
 ) -> list[Node]:
-    """Merge in one scope; a composite that asks for others is tried once those are nodes."""
+    """Merge in one scope; a pattern that mentions composites is tried after these have become nodes."""
     made: list[Node] = []
     selection = Selection(graph, barred)
     for composite in table:

@@ -1,8 +1,8 @@
-"""Group claimed nodes into as few regions as possible, without a cycle between regions.
+"""MergeRegions: group claimed nodes into as few regions as possible, without a cycle between regions.
 
-Contracting everything that edges of one target hold together gives the coarsest quotient one could wish for; the strong
-components of that quotient that are single vertices are regions of every best grouping, and most models need no more.
-What lies in larger components is a tangle, which :mod:`tinycomp.passes.region_search` solves.
+Contracting all edges within one target gives the coarsest quotient graph. Its strongly connected components with a
+single vertex are regions of every best grouping, and most models need no more. A larger component is a tangle, which
+:mod:`tinycomp.passes.region_search` solves.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ else:
     nx = LazyModule("networkx")
 
 MINIMUM = "minimum"
-"""The rule named by the remark that a number of regions may not be minimal."""
+"""The rule in the remark that the number of regions may not be minimal."""
 BARRIERS = ("transparent", "binding", "identity")
 REGION_CHECK = "region_check"
-"""The rule, behind the target's name, of the remarks on regions that a target's own check has refused or split."""
+"""The rule, after the target's name, in remarks on regions that a target's own check refused or split."""
 STATIC_SHAPES = "static_shapes"
-"""The rule named by the remarks on nodes whose sizes depend on data, where their target needs to know every size."""
+"""The rule in remarks on nodes whose sizes depend on data, where their target needs to know every size."""
 MOST = 100
-"""Borders explained per graph; a report with more of them helps nobody, and each costs a walk over the graph."""
+"""Most borders explained per graph; more of them make a report no better, and each costs a walk over the graph."""
 _MORE = f"only the first {MOST} borders between regions are explained"
 
 Dependency = tuple[Node, Node]
@@ -55,11 +55,11 @@ Dependency = tuple[Node, Node]
 class MergeRegions(Pass):
     """Number the nodes of every region: the fewest regions such that the graph of regions and host nodes is acyclic.
 
-    All regions of all targets are contracted at the same time; host nodes stay single. Regions grow along data edges
-    only and never cross the border of a body; composites are atoms. :mod:`tinycomp.passes.region_search` says how the
-    minimum is found and where it becomes an approximation. A policy or the check of a target may refuse a region: its
-    nodes are offered to the targets that come behind in the list, and the regions are looked for again. A check may
-    also ask for a region to be split.
+    The regions of all targets are found at the same time; host nodes stay single. Regions grow along data edges only
+    and never cross the border of a body; composites are atoms. :mod:`tinycomp.passes.region_search` explains how the
+    minimum is found and where it becomes an approximation. A policy or a check of a target may refuse a region; its
+    nodes are then offered to the targets that come later in the list, and the regions are found again. A check may also
+    ask for a region to be split.
 
     Before and after (``Softmax`` is the host's; the join would depend on itself if all three were one region)::
 
@@ -69,9 +69,10 @@ class MergeRegions(Pass):
         %d = Add(%b, %c) target "npu"      ->  %d = Add(%b, %c) target "npu" region 1
 
     Attributes:
-        barriers: Whether StopFusion cuts regions (``"binding"``; ``"identity"``: every structural node does) or not.
-        policy: What every region must fulfil.
-        targets: Targets (or names) in priority order, whose own policies and checks count as well.
+        barriers: Which nodes separate regions: none (``"transparent"``), StopFusion (``"binding"``), or every
+            structural node (``"identity"``).
+        policy: The conditions on every region.
+        targets: Targets (or names) in priority order; their own policies and checks count as well.
     """
 
     barriers: str = "transparent"
@@ -89,7 +90,7 @@ class MergeRegions(Pass):
             )
 
     def run(self, graph: Graph) -> bool:
-        """Mark the nodes of ``graph`` and of its open bodies; marks of an earlier run are dropped.
+        """Number the regions of ``graph`` and of its open bodies; numbers of an earlier run are dropped.
 
         Raises:
             TargetError: If a target is unknown, or one of its checks or rules fails.
@@ -97,7 +98,7 @@ class MergeRegions(Pass):
         return self.merge(graph, GivenBack(find_all(self.targets), self.policy))
 
     def merge(self, graph: Graph, given_back: GivenBack) -> bool:
-        """Mark as :meth:`run` does, knowing what targets have given back already."""
+        """Do as :meth:`run` does, given the nodes that targets have given back already."""
         before = {n: (n.target, n.region) for scope in open_graphs(graph) for n in scope.nodes}
         checks = _RegionChecks(given_back.targets)
         while True:
@@ -119,7 +120,7 @@ class MergeRegions(Pass):
     def _regions(
         self, graph: Graph, checks: _RegionChecks, given_back: GivenBack, remarks: list[Remark]
     ) -> list[list[Node]]:
-        """Return the regions of one scope that policies and checks keep; the nodes of the others go back."""
+        """Return the regions of one scope that policies and checks accept; the nodes of the others are given back."""
         targets = given_back.targets
         self._bind_barriers(graph, remarks)
         borders = dynamic_dimension_borders(graph, {t.name: t for t in targets})
@@ -157,7 +158,7 @@ class MergeRegions(Pass):
 def _without_data_dependent(
     graph: Graph, regions: Sequence[Sequence[Node]], given_back: GivenBack, remarks: list[Remark]
 ) -> bool:
-    """Take nodes whose sizes depend on data from targets that need to know every size; tell whether there were any."""
+    """Take nodes with data-dependent sizes from targets that need to know every size; tell whether there were any."""
     particular = {t.name: t for t in given_back.targets if t.static_shapes}
     found = False
     for region in regions if particular else ():
@@ -174,7 +175,7 @@ def _without_data_dependent(
 
 
 def _admit_doubt(graph: Graph, search: RegionSearch, remarks: list[Remark]) -> None:
-    """Add a remark about the whole graph if the search does not know its answer to be minimal."""
+    """Add a remark about the whole graph if the search could not prove its answer minimal."""
     if not search.proven:
         most = f"{search.found} were found, and fewer than {search.bound} are impossible"
         reason = f'the number of regions of graph "{graph.name}" may not be minimal: {most}'
@@ -212,7 +213,7 @@ Vertex = Node | int
 def dependencies_and_links(
     graph: Graph, borders: Set[Dependency] = frozenset()
 ) -> tuple[nx.DiGraph[Vertex], list[Dependency]]:
-    """Return who depends on whom, and which dependencies may lie in a region: those between nodes of one target."""
+    """Return the dependencies as a digraph, and those that may lie in a region: they link nodes of one target."""
     return _dependencies(graph, borders), _links(graph, borders)
 
 
@@ -225,10 +226,10 @@ def _links(graph: Graph, borders: Set[Dependency]) -> list[Dependency]:
 
 
 def _dependencies(graph: Graph, borders: Set[Dependency]) -> nx.DiGraph[Vertex]:
-    """Return who depends on whom.
+    """Return the dependencies as a digraph.
 
-    A border becomes a vertex of its own between the two nodes, which no region may hold: a region with both nodes would
-    depend on itself.
+    A border becomes a vertex of its own between the two nodes. No region may hold it, so that a region with both nodes
+    would depend on itself.
     """
     dependencies: nx.DiGraph[Vertex] = graph.connectivity  # type: ignore[assignment]  # a view with wider vertices
     if borders:
@@ -245,8 +246,8 @@ def _certain_regions(
 ) -> tuple[list[list[Vertex]], list[Vertex]]:
     """Return the regions that every best grouping has, and the vertices of all tangles.
 
-    A cycle of any finer grouping maps to a closed walk of the quotient under the components of links, so the strong
-    components of that quotient are independent of each other.
+    A cycle of any finer grouping maps to a closed walk of the quotient by the components of links, so the strongly
+    connected components of that quotient are independent problems.
     """
     groups = _linked(vertices, links)
     first = {vertex: group[0] for vertex, group in groups.items()}
@@ -257,7 +258,7 @@ def _certain_regions(
 
 
 def _linked(vertices: Iterable[Vertex], links: Iterable[Dependency]) -> dict[Vertex, list[Vertex]]:
-    """Return the vertices that links join to each vertex, itself among them; a smaller group joins the larger one.
+    """Return, by vertex, all vertices that links join to it, including itself; smaller groups join the larger one.
 
     ``nx.utils.UnionFind`` takes six times as long, which counts in graphs of 100,000 nodes.
     """
@@ -309,8 +310,8 @@ def explain_borders(
         graph: The graph.
         regions: Its regions.
         remarks: Where to add the remarks.
-        unknown: Dependencies that no region may hold, because only a run shows how large results are.
-        splits: Dependencies that no region may hold, because a target has asked for that, with its reasons.
+        unknown: Dependencies that no region may hold, because only a run shows the sizes of the results.
+        splits: Dependencies that no region may hold, because a target asked for a split, with its reasons.
     """
     label = {node: i for i, region in enumerate(regions) for node in region}
     crossing = [
@@ -337,12 +338,12 @@ def explain_borders(
 
 
 def _unmeasured(unknown: Set[Dependency], first: set[Node], second: set[Node]) -> tuple[str, str] | None:
-    """Return the rule and reason if the second region waits for sizes of results that the first one shows."""
+    """Return the rule and reason if the second region needs sizes that only a run of the first one shows."""
     waiting = sorted((node.label, user.label) for node, user in unknown if node in first and user in second)
     if not waiting:
         return None
     node, user = waiting[0]
-    return "dynamic-dimension", f"how large the results of {node} are depends on data, and {user} has to know"
+    return "dynamic-dimension", f"the sizes of the results of {node} depend on data, and {user} needs to know them"
 
 
 def _asked(splits: Mapping[Dependency, str], first: set[Node], second: set[Node]) -> tuple[str, str] | None:
@@ -371,7 +372,7 @@ def _name(region: set[Node], place: dict[Node, int]) -> str:
 
 
 def _between(graph: Graph, place: dict[Node, int], first: set[Node], second: set[Node]) -> Node | None:
-    """Return a node outside both sets on a path from ``first`` to ``second``, one of the host if there is one."""
+    """Return a node outside both sets on a path from ``first`` to ``second``, preferably one of the host."""
     last = max(place[n] for n in second)
     links = graph.connectivity
     onward = nx.subgraph_view(links, filter_node=lambda n: place[n] <= last and n not in first and n not in second)
@@ -388,9 +389,9 @@ Refused = tuple[list[Node], str, str]
 def apply_policy(
     graph: Graph, regions: Sequence[list[Node]], policy: Policy, targets: Sequence[Target]
 ) -> tuple[list[list[Node]], list[Refused]]:
-    """Return the regions that ``policy`` and the policies of ``targets`` keep, and those that they refuse.
+    """Return the regions that ``policy`` and the policies of ``targets`` accept, and those that they refuse.
 
-    Limits on the number of regions count per target.
+    Limits on the number of regions apply per target.
     """
     own = {t.name: t.policy for t in targets}
     kept: list[list[Node]] = []

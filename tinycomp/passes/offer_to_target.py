@@ -1,4 +1,4 @@
-"""OfferToTarget: let one target claim what it takes before the next one is asked.
+"""OfferToTarget: let one target claim the nodes that it takes before the next target is asked.
 
 >>> from tinycomp.ir.text.parser import parse_graph
 >>> from tinycomp.ops.typing import infer_node_types
@@ -36,8 +36,8 @@ graph @main opset {"" = 17} (%x: float32[2, 2]) -> (%z) {
   %z: float32[2, 2] = MatMul@13(%a, %d)
 }
 
-A target whose composites are in real numbers finds weights that are stored quantised dequantised, as here. What it
-leaves keeps the quantised ones, for the targets that come behind.
+A target whose composites compute in real numbers sees quantised weights as dequantised constants, as here. Nodes that
+it does not claim keep the quantised weights, for the targets that come later.
 """
 
 from __future__ import annotations
@@ -62,17 +62,17 @@ from tinycomp.rewrite.traits import is_random
 from tinycomp.target import Policy, Target, find
 
 MOST_BYTES = 1 << 30
-"""Most bytes of constants that one target is shown dequantised; the others are offered as they are."""
+"""Most bytes of constants that are dequantised for one target; further ones are offered as they are."""
 
 
 @dataclass(frozen=True)
 class OfferToTarget(Pass):
-    """Do for one target what MergeComposite, ExpandFunctions and AnnotateTarget do, on what nobody has claimed yet.
+    """Do the work of MergeComposite, ExpandFunctions and AnnotateTarget for one target, on nodes not yet claimed.
 
-    One such pass per target, in priority order, makes composites and operator rules of the first target come before
-    those of the second. Products of dequantised constants are offered with the constants that they stand for: to the
-    composites as well if the target has none for quantised numbers, else to the operator rules only. Where the target
-    does not take them they are as before.
+    With one such pass per target, in priority order, both the composites and the operator rules of the first target
+    come before those of the second. Products with dequantised constants are offered with the constants computed: to the
+    composites as well if the target has none for quantised numbers, else to the operator rules only. If the target does
+    not take them, the constants stay quantised.
 
     Before and after, where the target takes Relu and ``P.Relu(P.Conv(x, w))``::
 
@@ -82,7 +82,7 @@ class OfferToTarget(Pass):
 
     Attributes:
         target: The target, or its name.
-        policy: Which nodes no target may have; the target has a policy of its own, too.
+        policy: Says which nodes no target may have; the target has a policy of its own as well.
     """
 
     target: Target | str
@@ -101,7 +101,7 @@ class OfferToTarget(Pass):
 def offer(graph: Graph, target: Target, policy: Policy, withheld: Mapping[Node, str] = MappingProxyType({})) -> bool:
     """Let ``target`` claim nodes of ``graph`` and its open bodies.
 
-    ``withheld`` names nodes that it is not asked about, and why.
+    ``withheld`` gives nodes that it is not asked about, with the reasons.
 
     Returns:
         Whether it has claimed anything.
@@ -119,19 +119,19 @@ def offer_in(scope: Graph, target: Target, policy: Policy, withheld: Mapping[Nod
 
 @dataclass
 class GivenBack:
-    """Offer nodes that a target has given back to those that come behind it, each node to each target once.
+    """Offer nodes that a target has given back to the targets after it, each node to each target once.
 
     Attributes:
-        targets: In priority order.
-        policy: What counts beside the policies of the targets.
-        refused_by: By node, the place of the last target that has given it back.
+        targets: The targets in priority order.
+        policy: A policy that applies beside those of the targets.
+        refused_by: By node, the index of the last target that has given it back.
     """
 
     targets: Sequence[Target]
     policy: Policy = field(default_factory=Policy)
     refused_by: dict[Node, int] = field(default_factory=dict)
     _first: int | None = field(default=None, init=False)
-    """The place of the first target to ask."""
+    """The index of the first target to ask."""
 
     def add(self, graph: Graph, nodes: Iterable[Node], target: str | None) -> None:
         """Take nodes of ``graph`` from the target that has claimed them; composites are taken apart."""
@@ -145,7 +145,7 @@ class GivenBack:
                 self.refused_by[part] = place
 
     def offer(self, graph: Graph) -> bool:
-        """Ask the targets that are left; tell whether one of them has claimed anything."""
+        """Ask the remaining targets; tell whether one of them has claimed anything."""
         first, self._first = self._first, None
         claimed = False
         for place, target in enumerate(self.targets) if first is not None else ():
@@ -187,7 +187,7 @@ class _Offer:
 
 
 class _Dequantized:
-    """Constants in the place of what is computed of quantised ones, for a while."""
+    """Constants that stand in for values computed from quantised ones while a target is asked."""
 
     def __init__(self, graph: Graph, target: Target) -> None:
         self.graph = graph
@@ -200,7 +200,7 @@ class _Dequantized:
             self.in_composites = frozenset().union(*(c.pattern.operators for c in target.composites))
 
     def put_in(self) -> list[Node]:
-        """Let nodes that the target may take read constants; return the nodes whose results nobody else reads."""
+        """Let nodes that the target may take read constants; return the nodes that are no longer read by others."""
         known: dict[Value, Node] = {}
         for node in self.graph.nodes:
             if _is_known(node, known):
@@ -227,7 +227,7 @@ class _Dequantized:
         return head in self.in_composites or bool(self.target.rules_for(user)) or is_defined_by_others(user)
 
     def _array(self, value: Value, known: Mapping[Value, Node]) -> np.ndarray | None:
-        """Return the elements of a value, computing what they need; None if they cannot be had."""
+        """Return the elements of a value, computing its operands first; None if they cannot be computed."""
         waiting = [known[value]]
         while waiting:
             node = waiting[-1]
@@ -257,7 +257,7 @@ class _Dequantized:
                 self.graph.set_input(user, index, new)
 
     def restore(self) -> None:
-        """Let nodes that nobody has claimed read what they read before; forget what nobody reads any more."""
+        """Let unclaimed nodes read the original values again, and drop whatever is not read any more."""
         for constant, value in self.original.items():
             for user in [user for user in constant.users if user.target is None]:
                 self._exchange(user, constant, value)
@@ -268,7 +268,7 @@ class _Dequantized:
 
 
 def _is_known(node: Node, known: Mapping[Value, Node]) -> bool:
-    """Tell whether a node computes its results of constants alone, and of a quantised one."""
+    """Tell whether a node computes its results from constants alone, one of which is quantised."""
     if node.target is not None or node.bodies or is_random(node) or not node.used_outputs():
         return False
     if not all(value is None or value.const is not None or value in known for value in node.inputs):

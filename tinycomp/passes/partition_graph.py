@@ -1,4 +1,4 @@
-"""Cutting regions out: each becomes one node with a body, a target and a symbol."""
+"""PartitionGraph: outline every region as one node with a body, a target and a symbol."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PartitionGraph(Pass):
         %b = Relu(%a) target "npu" region 0             body = graph @npu_0(%x) -> (%b) { … }
 
     Attributes:
-        targets: Targets (or names) whose ``bind_constants`` counts; the others' constants are bound.
+        targets: Targets (or names) whose ``bind_constants`` is respected; other targets get their constants bound.
     """
 
     targets: Sequence[Target | str] = ()
@@ -38,7 +38,7 @@ class PartitionGraph(Pass):
         """Outline the regions of ``graph`` and of its open bodies.
 
         Raises:
-            VerifyError: If the marks do not fit the graph (any more).
+            VerifyError: If the region numbers do not fit the graph (any more).
         """
         targets = find_all(self.targets)
         free = {t.name for t in targets if not t.bind_constants}
@@ -57,7 +57,7 @@ _NOT_IN_SYMBOLS = re.compile(r"\W", re.ASCII)
 
 
 class Symbols:
-    """Hands out region symbols that are free in a graph and all its bodies."""
+    """Make region symbols that are free in a graph and all its bodies."""
 
     def __init__(self, graph: Graph) -> None:
         self._taken = {node.op for _, node in graph.walk() if node.is_region}
@@ -84,7 +84,7 @@ def marked_regions(graph: Graph) -> list[list[Node]]:
 
 
 def _check(graph: Graph, regions: list[list[Node]]) -> None:
-    """Refuse marks that would give a region two targets, or the graph a cycle, before anything has changed."""
+    """Refuse region numbers that would give a region two targets, or the graph a cycle, before anything changes."""
     for members in regions:
         names = sorted({n.target or "host" for n in members})
         if len(names) > 1 or names == ["host"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tinycomp.driver.compiler import Model, load_graph
+from tinycomp.driver.models import Model, load_graph
 from tinycomp.driver.pipeline import Pipeline, optimisation_passes, partitioning_passes
 from tinycomp.driver.report import make_report
 from tinycomp.errors import QuantizationError

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tinycomp.console import FoldingTable, SafeConsole
-from tinycomp.driver.compiler import Model
+from tinycomp.driver.models import Model
 from tinycomp.driver.tune import Bar
 from tinycomp.frontend import Shapes
 from tinycomp.ir.graph import Graph, Value

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import version_converter
 
-from tinycomp.driver.compiler import Model, load_graph
+from tinycomp.driver.models import Model, load_graph
 from tinycomp.driver.pipeline import Pipeline, optimisation_passes
 from tinycomp.driver.tune import Bar
 from tinycomp.errors import QuantizationError

@@ -21,7 +21,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from tinycomp.driver.compiler import Model, load_graph
+from tinycomp.driver.models import Model, load_graph
 from tinycomp.driver.pipeline import Pipeline
 from tinycomp.driver.tune import Bar
 from tinycomp.errors import QuantizationError

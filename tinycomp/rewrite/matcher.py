@@ -1,12 +1,11 @@
-"""Match patterns: from a compiled pattern and a node to matches, lazily, or to the best explanation why there is none.
+"""Match a compiled pattern at a node: yield the matches lazily, or explain as well as possible why there is none.
 
-The search keeps a stack of goals and a trail, and does not recurse. A *goal* asks a sub-pattern to stand for a value. A
-leaf does or does not; any other sub-pattern answers with *choices*, each a tuple of further goals. Choices are
-generated lazily, and everything that a choice records is undone before the next one is tried. So whoever consumes the
-matches (predicates, the escape test) takes part in the search simply by asking for the next one.
+The search is a backtracking one with a stack of goals and a trail; it does not recurse. A *goal* asks a sub-pattern to
+stand for a value. A leaf can be decided at once; any other sub-pattern answers with *choices*, each a tuple of further
+goals. Choices are generated lazily, and everything that a choice records is undone before the next one is tried. So a
+consumer that rejects a match (a predicate, the escape test) makes the search backtrack simply by asking for the next.
 
-:class:`Feasibility` keeps the search from blind alleys: it judges where sub-patterns can stand at all, by operators and
-constants alone.
+:class:`Feasibility` prunes the search: from operators and constants alone, it judges where sub-patterns can stand.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _V = TypeVar("_V")
 STEPS = 20_000
 """Steps after which one attempt gives up; a pattern with n swappable operands can have 2ⁿ orders."""
 _DEPTH = 48
-"""Operators that one judgement follows into a pattern; what lies deeper may stand."""
+"""Operators that :class:`Feasibility` follows into a pattern; what lies deeper is taken to be possible."""
 _MOST_PERMUTED = 6
 """Variadic operators with more operands are tried in the given order only: 7! orders are too many."""
 _FILLED_DEFAULTS = {"dilations": 1, "pads": 0, "strides": 1}
@@ -60,7 +59,7 @@ _FILLED_DEFAULTS = {"dilations": 1, "pads": 0, "strides": 1}
 
 @dataclass(frozen=True, eq=False)
 class Match:
-    """Tell where a pattern stands in a graph; true in conditions.
+    """One place where a pattern matches a graph; true in conditions, unlike a remark.
 
     A binding is read as an attribute or an item: ``m.w`` is ``m["w"]``. Operands are bound to their
     :class:`~tinycomp.ir.Value` (None where an optional operand is absent), ``P.attr`` bindings to the attribute.
@@ -72,8 +71,8 @@ class Match:
         bindings: Values by argument name or ``named`` sub-pattern.
         attrs: Attributes by ``P.attr`` name.
         dims: Sizes by the symbol of a ``where(shape=…)``.
-        free: The values that the matched nodes read from outside: those that the pattern's arguments stand for in
-            argument order, then the others in the order of the pattern; no value twice, and no ``P.const``.
+        free: The distinct values that the matched nodes read from outside: first those of the pattern's arguments, in
+            argument order, then the others in the order of the pattern. Values of ``P.const`` are not among them.
         values: The value that each sub-pattern object stands for.
     """
 
@@ -137,7 +136,7 @@ def judge(match: Match, checks: Iterable[Check]) -> Remark | None:
             answer = check(match)
         except Exception as error:
             if hasattr(error, "add_note"):  # from Python 3.11 on
-                error.add_note(f"while a predicate looked at the match at {match.root!r}")
+                error.add_note(f"while a predicate checked the match at {match.root!r}")
             raise
         if isinstance(answer, Remark):
             reason, where = answer.reason, answer.where
@@ -145,7 +144,7 @@ def judge(match: Match, checks: Iterable[Check]) -> Remark | None:
             continue
         else:
             name = getattr(check, "__name__", "_")
-            reason, where = f"{'a predicate' if name == '_' else name} said no", ""
+            reason, where = f"{'a predicate' if name == '_' else name} refused the match", ""
         sources = _sources(match.matched)
         return Remark(sources=sources, reason=reason, progress=1.0, where=where or match.root.label)
     return None
@@ -163,14 +162,14 @@ def _producers(node: Node) -> list[Node]:
 
 
 class Landmark(NamedTuple):
-    """Name an operator that every match holds, and how many operators stand above it at most."""
+    """An operator that every match holds, and the most operators that lie between it and the root."""
 
     heads: frozenset[Head]
     depth: int
 
 
 class Pattern:
-    """Hold a pattern that is ready for matching.
+    """A pattern that is compiled for matching.
 
     Attributes:
         name: Name for messages.
@@ -179,12 +178,12 @@ class Pattern:
         named: Every named sub-pattern by name; arguments first.
         through: Names of the no-ops looked through; None means every structural operator.
         checks: Predicates over the whole match.
-        size: Number of operators that every match has at least.
+        size: The fewest operators that a match has.
         heads: Operators at which it can be anchored; None means any.
         operators: Every operator that it mentions.
         landmarks: Operators that every match holds, with their distance from the root.
-        is_plain: Whether it is made of operators, their results, alternatives and constraints only.
-        mentions_composites: Whether it asks for composites that an earlier pattern may have made.
+        is_plain: Whether it consists of operators, their results, alternatives and constraints only.
+        mentions_composites: Whether it mentions composites that an earlier pattern may have created.
     """
 
     def __init__(
@@ -273,7 +272,7 @@ class Pattern:
                 "the result is not an operator",
                 where=where,
                 expected="P.Op(…) as result",
-                hint="A pattern is anchored at a node; return the operator that it ends with.",
+                hint="A pattern is anchored at a node: return its last operator.",
             )
         used = {p for part in self._parts for p, _ in part}
         for argument in self.arguments:
@@ -294,9 +293,9 @@ def _is_plain(item: ValuePattern) -> bool:
 
 
 def _below(root: ValuePattern) -> dict[Head, tuple[frozenset[Head] | None, ...]]:
-    """Return by root operator which operators its operands need, whatever their order; None stands for a constant.
+    """Return, by root operator, the operators that must produce its operands in any order; None means a constant.
 
-    Operators that several alternatives begin with are left out.
+    Root operators of several alternatives are left out.
     """
     options = [root]
     for option in options:
@@ -325,7 +324,7 @@ def _required_ops(outputs: Sequence[ValuePattern]) -> set[ValuePattern]:
 
 
 def always_holds(pattern: ValuePattern, heads: Collection[Head]) -> bool:
-    """Tell whether every match of a pattern holds one of these operators at least."""
+    """Tell whether every match of a pattern holds at least one of these operators."""
     holds: dict[ValuePattern, bool] = {}
     stack = [pattern]
     while stack:
@@ -355,7 +354,7 @@ def _landmarks(pattern: ValuePattern, parts: list[tuple[ValuePattern, int]]) -> 
 
 
 def _needed(pattern: ValuePattern) -> frozenset[ValuePattern]:
-    """Return the operator patterns that stand in every match."""
+    """Return the operator patterns that are part of every match."""
     needs: dict[ValuePattern, frozenset[ValuePattern]] = {}
     stack = [pattern]
     while stack:
@@ -440,7 +439,7 @@ def find(
         node: The node that the (first) output of the pattern must stand at.
         graph: The graph that holds the node; without it graph outputs do not count as uses.
         accept: The predicates.
-        feasible: What is known of the pattern on the graph already.
+        feasible: Judgements on this pattern and graph that earlier searches have made.
     """
     refusal: Remark | None = None
     for match in Search(pattern, node, graph, feasible or Feasibility(pattern)):
@@ -457,7 +456,7 @@ def find(
 
 
 def may_start(pattern: Pattern, node: Node, feasible: Feasibility) -> bool:
-    """Tell whether operators and constants leave room for a match anchored at ``node``."""
+    """Tell whether operators and constants allow a match anchored at ``node``."""
     index = _result_index(pattern.outputs[0])
     return index < len(node.outputs) and feasible.may_stand(pattern.outputs[0], node.outputs[index], anchored=True)
 
@@ -469,15 +468,15 @@ def _result_index(pattern: ValuePattern) -> int:
 
 
 Goal = tuple[ValuePattern, Value | None, bool]
-"""A pattern, the value that it must stand for, and whether looking through a no-op on the way is forbidden (roots)."""
+"""A pattern, the value that it must stand for, and whether it may not look through no-ops (at roots)."""
 Choice = tuple[Goal, ...]
 _Pending = tuple[Goal, Any] | None
 _Open = tuple[int, Iterator[Choice], _Pending]
-"""A goal with choices left: the length of the trail before it, the choices, and what is pending behind it."""
+"""A goal with choices left: the length of the trail before it, the choices, and the goals pending after it."""
 _NEW = object()
-"""In the place of what a table held before, where that was nothing."""
+"""Marks an entry on the trail whose key was not in its table before."""
 _NONE = cast("_Pending", object())
-"""In the place of what is pending when no choice is left."""
+"""Means that no choice is left, where an empty list of pending goals means a match."""
 
 
 class Search:
@@ -487,7 +486,7 @@ class Search:
         pattern: The compiled pattern.
         node: The node that the (first) output of the pattern must stand at.
         graph: The graph that holds the node, or None; it counts graph outputs as uses.
-        feasible: What spares the search its blind alleys; without it, :attr:`failure` tells of each of them.
+        feasible: Prunes the search; without it, the search is exhaustive, so that :attr:`failure` misses nothing.
 
     Attributes:
         values: The value that each sub-pattern stands for.
@@ -554,7 +553,7 @@ class Search:
     # Recording -----------------------------------------------------------------------------------------------------
 
     def record(self, table: dict[_K, _V], key: _K, value: _V) -> None:
-        """Enter ``key`` into one of the tables until the search goes back beyond this point."""
+        """Enter ``key`` into one of the tables, until the search backtracks past this point."""
         if key not in table:
             table[key] = value
             self._trail.append((table, key, _NEW))
@@ -571,7 +570,7 @@ class Search:
             self.record(self.rest, resolved, None)
 
     def enter(self, node: Node, body: Graph) -> None:
-        """Let the values that ``body`` captures stand for the operands of ``node``."""
+        """Identify the values that ``body`` captures with the operands of ``node``."""
         self.record(self._bodies, body, None)
         count = len(node.inputs) if node.is_call else node.captures
         for formal, actual in zip(body.inputs[::-1][:count], node.inputs[::-1], strict=False):
@@ -579,7 +578,7 @@ class Search:
                 self.record(self._formals, formal, actual)
 
     def fail(self, reason: str, node: Node | None = None) -> None:
-        """Remember a failure if the search has never come further."""
+        """Remember a failure, unless the search has come further before."""
         done = len(self.nodes)
         if done > self._furthest:
             self._furthest = done
@@ -587,7 +586,7 @@ class Search:
             self._reason, self._failed_at, self._failed_with = reason, node, tuple(self.members)
 
     def fail_operator(self, expected: tuple[str, ...], unexpected: Value | None) -> None:
-        """Remember that an operator is none of those ``expected``; alternatives are named together."""
+        """Remember that an operator is not among those ``expected``; the message will list all alternatives."""
         node = None if unexpected is None else unexpected.producer
         further = len(self.nodes) > self._furthest
         if further:
@@ -598,7 +597,7 @@ class Search:
 
     @property
     def failure(self) -> Remark:
-        """The furthest failure so far."""
+        """The failure of the attempt that came furthest so far."""
         reason = self._reason
         if self._expected:
             *most, last = self._expected
@@ -611,17 +610,17 @@ class Search:
     # Reading -------------------------------------------------------------------------------------------------------
 
     def resolve(self, value: Value | None) -> Value | None:
-        """Return the outer value that a captured one stands for."""
+        """Return the outer value of a captured one, and any other value as it is."""
         while value is not None and value in self._formals:
             value = self._formals[value]
         return value
 
     def looks_through(self, value: Value) -> bool:
-        """Tell whether ``value`` is its producer's first operand handed on, and the pattern may ignore that."""
+        """Tell whether ``value`` comes from a no-op that the pattern looks through."""
         return looks_through(value, self.pattern.through)
 
     def uses(self, value: Value) -> int:
-        """Return the number of uses, graph outputs included where the graph is known."""
+        """Return the number of uses, including graph outputs if the graph is known."""
         return sum(value.users.values()) if self.graph is None else self.graph.use_count(value)
 
     def describe(self, value: Value | None) -> str:
@@ -637,7 +636,7 @@ class Search:
     # Searching -----------------------------------------------------------------------------------------------------
 
     def _solve(self, goals: Iterable[Goal]) -> Iterator[None]:
-        """Yield once per way to satisfy all goals, with the tables describing that way until the next step."""
+        """Yield once per way to satisfy all goals; the tables describe that way until the next step."""
         pending: _Pending = _push(tuple(goals), None)
         stack: list[_Open] = []
         while pending is not _NONE:
@@ -662,7 +661,7 @@ class Search:
             pending = self._next_choice(stack)
 
     def _next_choice(self, stack: list[_Open]) -> _Pending:
-        """Return what is pending after the next feasible choice of the last goal that has one left."""
+        """Return the pending goals after the next feasible choice of the last goal that has one left."""
         may_stand = None if self.feasible is None else self.feasible.may_stand
         while stack:
             mark, choices, rest = stack[-1]
@@ -688,7 +687,7 @@ class Search:
                 table[key] = before
 
     def _holds(self, pattern: ValuePattern, value: Value | None) -> bool:
-        """Tell whether ``value`` is the one that ``pattern`` stands for already."""
+        """Tell whether ``value`` is the value that ``pattern`` already stands for."""
         held = self.values[pattern]
         if held is value or self._meet(held, value):
             return True
@@ -697,9 +696,9 @@ class Search:
         return False
 
     def _meet(self, held: Value | None, value: Value | None) -> bool:
-        """Tell whether two values are one behind no-ops, which then belong to the match, and that one is what is held.
+        """Tell whether two values are the same one behind no-ops; these then join the match, and that value is bound.
 
-        So both operands of ``Mul(v, Sigmoid(StopFusion(v)))`` may be the ``x`` of a pattern.
+        For example, both operands of ``Mul(v, Sigmoid(StopFusion(v)))`` may be the ``x`` of a pattern.
         """
         ours, theirs = self._behind_no_ops(held), self._behind_no_ops(value)
         common = next((each for each in theirs if each in ours), None)
@@ -716,7 +715,7 @@ class Search:
         return True
 
     def _behind_no_ops(self, value: Value | None) -> list[Value]:
-        """Return a value and what lies behind it, as far as the pattern looks through no-ops, the nearest first."""
+        """Return a value and those behind it, as far as the pattern looks through no-ops, the nearest first."""
         chain: list[Value] = []
         while value is not None:
             chain.append(value)
@@ -724,7 +723,7 @@ class Search:
         return chain
 
     def combined(self, pattern: ValuePattern, value: Value | None, choices: Iterable[Choice]) -> Iterator[Choice]:
-        """Yield ``choices`` with ``pattern`` standing for ``value``; the empty one where it does so already."""
+        """Yield ``choices`` with ``pattern`` bound to ``value``, or one empty choice if it is bound to it already."""
         if pattern in self.values:
             if self._holds(pattern, value):
                 yield ()
@@ -744,7 +743,7 @@ def _push(goals: Choice, rest: _Pending) -> _Pending:
     return rest
 
 
-# Leaves: does a sub-pattern without parts stand for a value? --------------------------------------------------------
+# Leaves: whether a sub-pattern without parts can stand for a value --------------------------------------------------
 
 
 def _fits_any(pattern: AnyValue, value: Value | None, search: Search) -> bool:
@@ -792,11 +791,11 @@ def _fits_test(pattern: _Test, value: Value | None, search: Search) -> bool:
     return not reason
 
 
-# The others: the ways to stand for a value, each as the goals that remain -------------------------------------------
+# The others: the ways to stand for a value, each as a tuple of remaining goals --------------------------------------
 
 
 def _alternatives(pattern: AnyOf, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
-    """Try the alternatives in order; all of them only where somebody wants to know why none fits."""
+    """Try the alternatives in order; without feasibility all of them, so that a failure mentions each."""
     options = pattern.options if search.feasible is None else _open_options(pattern, value, anchored, search)
     return search.combined(pattern, value, [((option, value, anchored),) for option in options])
 
@@ -804,14 +803,14 @@ def _alternatives(pattern: AnyOf, value: Value | None, anchored: bool, search: S
 def _open_options(
     pattern: AnyOf, value: Value | None, anchored: bool, looking: Search | Feasibility
 ) -> tuple[ValuePattern, ...]:
-    """Return the alternatives that can stand for a value by its operator: all where no-ops are looked through."""
+    """Return the alternatives that the operator of a value allows; all of them where no-ops are looked through."""
     if value is None or value.producer is None or (not anchored and looking.looks_through(value)):
         return pattern.options
     return pattern.options_at((value.producer.domain, value.producer.op))
 
 
 def _constrained(pattern: Where, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
-    """Match the inner pattern first, so that a failure tells how far the match had come."""
+    """Match the inner pattern first, so that a failure shows how far the match had come."""
     goals = (pattern.inner, value, anchored), (_Test(pattern.constraints), value, anchored)
     return search.combined(pattern, value, (goals,))
 
@@ -852,7 +851,7 @@ def _operator(
 
 
 def _accepts(pattern: OpPattern, node: Node) -> bool:
-    """Tell whether the operator of ``node`` is one of those asked for, whatever its operands."""
+    """Tell whether the operator of ``node`` is among those asked for; operands do not count."""
     if pattern.names is not None and (node.domain, node.op) not in pattern.names:
         return False
     if pattern.view and node.op == "Reshape" and not is_same_view(node, pattern.view, pattern.attrs.get("axis")):
@@ -861,14 +860,14 @@ def _accepts(pattern: OpPattern, node: Node) -> bool:
 
 
 def _is_respelled(pattern: OpPattern, node: Node) -> bool:
-    """Tell whether the node is a Reshape where another change of shape was asked for."""
+    """Tell whether the node is a Reshape where the pattern asks for another change of shape."""
     return node.op == "Reshape" and bool(pattern.view)
 
 
 def _at_node(
     pattern: OpPattern, node: Node, value: Value, index: int, crossed: list[Node], search: Search
 ) -> Choice | None:
-    """Let ``pattern`` stand at ``node``, and return the goals that remain; None where that is not possible."""
+    """Let ``pattern`` stand at ``node``, and return the remaining goals; None if it cannot."""
     held = search.nodes.get(pattern)
     if held is not None and held is not node:
         search.fail(f"expected {pattern.text} at {held.label} again, found {search.describe(value)}", node)
@@ -899,7 +898,7 @@ def _at_node(
 
 
 def _in_order(pattern: OpPattern, operands: Sequence[Value | None], node: Node, search: Search) -> Choice | None:
-    """Return the goals of the operand patterns for operands of ``node`` in an order; None if those are too many."""
+    """Return the goals of the operand patterns for operands in one order; None if there are too many operands."""
     wanted = len(pattern.operands)
     if len(operands) > wanted and not pattern.variadic:
         plural = "" if wanted == 1 else "s"
@@ -949,7 +948,7 @@ def _operand_orders(pattern: _Operands, value: Value | None, anchored: bool, sea
 
 
 def _own_operands(node: Node, pattern: OpPattern) -> list[Value | None]:
-    """Return the operands that patterns see: no captured values, no absent ones at the end, no shape of a view."""
+    """Return the operands that patterns see: without captured values, absent ones at the end, or a view's shape."""
     if pattern.view and _is_respelled(pattern, node):
         return [node.inputs[0]]
     operands = list(node.inputs[: len(node.inputs) - node.captures])
@@ -970,7 +969,7 @@ def _permutations(values: list[Value | None], count: int) -> Iterator[list[Value
         yield [*head, *values[count:]]
 
 
-# Dominance: everything that leaves one node comes together again at another -----------------------------------------
+# Dominance: all paths from one node meet again at another -----------------------------------------------------------
 
 
 @dataclass(eq=False, repr=False)
@@ -1048,19 +1047,19 @@ def _encloses(start: Value, paths: dict[Node, None], root: Node, search: Search)
     return True
 
 
-# Further outputs of a pattern: found from what they share with the outputs before -----------------------------------
+# Further outputs of a pattern: found from the sub-patterns that they share with earlier outputs ---------------------
 
 
 @dataclass(eq=False, repr=False)
 class _OtherRoot(ValuePattern):
-    """Asks ``pattern`` to stand for some value that no earlier output stands for."""
+    """Ask ``pattern`` to stand for some value that no earlier output stands for."""
 
     pattern: ValuePattern
     earlier: Sequence[ValuePattern]
 
 
 def _other_roots(pattern: _OtherRoot, value: Value | None, anchored: bool, search: Search) -> Iterator[Choice]:
-    """Try the value that is known already, else the values above the nearest shared sub-pattern."""
+    """Try the value if it is known already, else the values above the nearest shared sub-pattern."""
     taken = [search.values.get(p) for p in pattern.earlier]
     candidates = [v for v in _root_candidates(pattern.pattern, search) if v not in taken]
     for candidate in candidates:
@@ -1120,7 +1119,7 @@ _FITS: Mapping[type[ValuePattern], Callable[[Any, Value | None, Search], bool]] 
     Absent: _fits_absent,
     _Test: _fits_test,
 }
-"""How the leaves, which have no parts and leave no goals, stand for a value."""
+"""How a leaf, which has no parts and leaves no goals, is decided."""
 _CHOICES: Mapping[type[ValuePattern], Callable[[Any, Value | None, bool, Search], Iterator[Choice]]] = {
     OpPattern: _operator,
     Result: lambda pattern, value, anchored, search: _operator(pattern.op, value, anchored, search, pattern.index),
@@ -1132,18 +1131,17 @@ _CHOICES: Mapping[type[ValuePattern], Callable[[Any, Value | None, bool, Search]
     _Parent: _parents,
     _OtherRoot: _other_roots,
 }
-"""How all the others do; those that may, yield several ways."""
+"""How any other sub-pattern generates its choices."""
 
 
 # Feasibility --------------------------------------------------------------------------------------------------------
 
 
 class Feasibility:
-    """Know where the sub-patterns of one pattern can stand, on a graph that does not change meanwhile.
+    """Judge where the sub-patterns of one pattern can stand in a graph that does not change meanwhile.
 
-    A pair of sub-pattern and value is judged once per graph, without the bindings that a search makes on the way. So a
-    "no" holds for every search and a "yes" promises nothing. Patterns with nested graphs, repetition or dominance are
-    not judged.
+    A pair of sub-pattern and value is judged once, without the bindings that a search makes on the way. So a "no" holds
+    for every search, and a "yes" promises nothing. Patterns with nested graphs, repetition or dominance are not judged.
 
     Args:
         pattern: The compiled pattern.
@@ -1172,11 +1170,11 @@ class Feasibility:
         return known
 
     def fits(self, pattern: Const, value: Value) -> bool:
-        """Tell whether a constant is known to be one that ``pattern`` stands for."""
+        """Tell whether a constant has been judged to fit ``pattern``."""
         return self._known.get((pattern, value, False), False)
 
     def looks_through(self, value: Value) -> bool:
-        """Tell whether ``value`` is its producer's first operand handed on, and the pattern may ignore that."""
+        """Tell whether ``value`` comes from a no-op that the pattern looks through."""
         return looks_through(value, self.through)
 
 
@@ -1245,10 +1243,10 @@ _MAY: Mapping[type[ValuePattern], Callable[[Any, Value | None, bool, Feasibility
     Const: _may_be_const,
     Absent: lambda pattern, value, anchored, feasible: value is None,
 }
-"""How what can rule a value out judges it; the others may always stand."""
+"""The judgements of the sub-patterns that can rule a value out; any other may always stand."""
 
 
-# Tests of attributes, types and constants: each returns why not, or an empty text -----------------------------------
+# Tests of attributes, types and constants: each returns the reason of a refusal, or an empty text -------------------
 
 
 def _check_attr(node: Node, name: str, wanted: Any, search: Search) -> str:
@@ -1266,7 +1264,7 @@ def _check_attr(node: Node, name: str, wanted: Any, search: Search) -> str:
 
 
 def _filled(default: int, wanted: Any) -> list[int] | None:
-    """Spell out a spatial attribute that is left out, with as many entries as the literals that it is compared with."""
+    """Return the default of a spatial attribute, with as many entries as the literals that it is compared with."""
     literals = wanted if isinstance(wanted, (set, frozenset)) else [wanted]
     length = next((len(w) for w in literals if isinstance(w, (list, tuple))), None)
     return None if length is None else [default] * length
@@ -1317,7 +1315,7 @@ def _check_const(array: np.ndarray, wanted: Any) -> str:
 
 
 def _is_const(array: np.ndarray, wanted: Any) -> bool:
-    """Tell whether a constant is what a number, an array or a predicate asks for.
+    """Tell whether a constant satisfies a number, an array or a predicate.
 
     A number asks that every element has that value, whatever the shape; an array or list asks for shape and elements.
     Floats are compared up to single precision.

@@ -1,9 +1,9 @@
-"""Patterns as data: the sub-patterns, ``P``, which builds them, and the tracing of pattern functions.
+"""Patterns as data: the sub-patterns, the builder ``P``, and the tracing of pattern functions.
 
 ``P.Conv(x, w)`` asks for an ONNX operator, ``P["com.vendor"].Op(x)`` for one of another domain; the lower-case names
-are the constructs of the language. See ``docs/patterns.md`` for each with an example. A sub-pattern object stands for
-one value: used in two places of a pattern, both places must hold the very same value. What it takes to stand for a
-value is the business of :mod:`tinycomp.rewrite.matcher`.
+are the constructs of the language, which ``docs/patterns.md`` shows with examples. A sub-pattern object stands for one
+value: if it is used twice in a pattern, both places must have the very same value. :mod:`tinycomp.rewrite.matcher`
+decides whether a sub-pattern can stand for a value.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ Head = tuple[str, str]
 ShapePattern = tuple["int | str | EllipsisType | None", ...]
 
 OWN_OPS = frozenset({"Relayout", "StopFusion"})
-"""Operators of tinycomp's own domain, which patterns and replacements name without it."""
+"""Operators of tinycomp's own domain, which patterns and replacements name without the domain."""
 _SUM = frozenset({("", "Sum")})
 _SUM_OF_TWO = _SUM | {("", "Add")}
 _VIEWS = frozenset({"Flatten", "Squeeze", "Unsqueeze"})
 _RESHAPE = ("", "Reshape")
 _REPEAT_REACH = 16
-"""How many operators a repetition counts as where distances are asked for."""
+"""How many operators a repetition counts as in :func:`distances`."""
 
 
 # Sub-patterns ----------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class ValuePattern:
 
     @property
     def heads(self) -> frozenset[Head] | None:
-        """Return the operators that it can stand at (None means any, empty that it stands at no operator)."""
+        """Return the operators that it can stand at: None for any, an empty set for none."""
         return frozenset()
 
     def children(self) -> Sequence[ValuePattern]:
@@ -151,8 +151,8 @@ class OpPattern(ValuePattern):
         bodies: Patterns of the results of each nested graph, by attribute name.
         trait: A trait that the operator must have, or an empty text.
         anywhere: The only operand pattern may stand at any operand; the others are unconstrained.
-        view: The change of shape that was asked for, where a Reshape to the same shape is one as well; otherwise an
-            empty text.
+        view: The change of shape that was asked for, such as ``"Flatten"``, if an equal Reshape is accepted as well;
+            otherwise an empty text.
     """
 
     names: frozenset[Head] | None
@@ -181,7 +181,7 @@ class OpPattern(ValuePattern):
 
     @functools.cached_property
     def expected(self) -> tuple[str, ...]:
-        """What it asks for, in messages."""
+        """The names of the accepted operators, for messages."""
         if self.names is None:
             return ("an element-wise operator" if self.trait == "elementwise" else "any operator",)
         return tuple(sorted(_display(head) for head in self.names))
@@ -193,7 +193,7 @@ class OpPattern(ValuePattern):
 
     @functools.cached_property
     def telling(self) -> Sequence[tuple[int, ValuePattern]]:
-        """The operand patterns that rule values out, with their places; constants, which are cheap to judge, first."""
+        """The operand patterns that can rule a value out, with their places; constants, cheap to judge, come first."""
         telling = [pair for pair in enumerate(self.operands) if not isinstance(pair[1], AnyValue)]
         return sorted(telling, key=lambda pair: not isinstance(pair[1], Const))
 
@@ -209,14 +209,14 @@ class OpPattern(ValuePattern):
 
 @dataclass(frozen=True, repr=False)
 class Result(ValuePattern):
-    """Stand for result ``index`` of an operator pattern (never 0, for which that stands itself)."""
+    """Stand for result ``index`` of an operator pattern (never 0, which is the operator pattern itself)."""
 
     op: OpPattern
     index: int
 
     @property
     def heads(self) -> frozenset[Head] | None:
-        """Those of the operator."""
+        """The operators of the operator pattern."""
         return self.op.heads
 
     def children(self) -> Sequence[ValuePattern]:
@@ -226,7 +226,7 @@ class Result(ValuePattern):
 
 @dataclass(eq=False, repr=False)
 class AnyOf(ValuePattern):
-    """Stand for what the first alternative that leads to a match stands for (``P.any_of``, ``P.optional``)."""
+    """Stand for the same value as the first alternative that leads to a match (``P.any_of``, ``P.optional``)."""
 
     options: tuple[ValuePattern, ...]
 
@@ -251,7 +251,7 @@ class AnyOf(ValuePattern):
 
     @functools.cached_property
     def leaves(self) -> tuple[ValuePattern, ...]:
-        """The alternatives, with those of alternatives among them in their places."""
+        """The alternatives, with nested alternatives flattened."""
         nested = [option.leaves if isinstance(option, AnyOf) else (option,) for option in self.options]
         return tuple(dict.fromkeys(itertools.chain.from_iterable(nested)))
 
@@ -272,7 +272,7 @@ class AnyOf(ValuePattern):
 
 
 def _may_stand_at(pattern: ValuePattern, head: Head) -> bool:
-    """Tell whether the result of an operator can be what a pattern stands for, as far as the operator tells."""
+    """Tell whether a pattern can stand for a result of an operator, as far as the operator alone decides."""
     while isinstance(pattern, Where):
         pattern = pattern.inner
     if isinstance(pattern, (OpPattern, Result)):
@@ -282,14 +282,14 @@ def _may_stand_at(pattern: ValuePattern, head: Head) -> bool:
 
 @dataclass(eq=False, repr=False)
 class Where(ValuePattern):
-    """Stand for what a sub-pattern stands for, if that also satisfies constraints."""
+    """Stand for the same value as a sub-pattern, if the value also satisfies constraints."""
 
     inner: ValuePattern
     constraints: Constraints
 
     @property
     def heads(self) -> frozenset[Head] | None:
-        """Those of the inner pattern."""
+        """The operators of the inner pattern."""
         return self.inner.heads
 
     def children(self) -> Sequence[ValuePattern]:
@@ -321,7 +321,7 @@ class Repeat(ValuePattern):
 
     @property
     def heads(self) -> frozenset[Head] | None:
-        """Those of one step, and of the start where no step is needed."""
+        """The operators of one step and, if no step is needed, of the start."""
         first = self.link.heads
         if self.at_least or first is None:
             return first
@@ -334,15 +334,15 @@ class Repeat(ValuePattern):
 
 @dataclass(eq=False, repr=False)
 class Dominance(ValuePattern):
-    """Stand for ``root``, to which all paths from ``parent`` lead over ``path`` operators (``P.dominates``).
+    """Stand for ``root``, at which all paths from ``parent`` over ``path`` operators meet (``P.dominates``).
 
-    No value of the parent or of the paths may be used elsewhere. What path operators read besides is unconstrained.
+    No value of the parent or of the paths may be used elsewhere. The other operands of path operators are free.
 
     Attributes:
-        parent: What the paths begin with.
-        path: What each operator between must be; its operands do not matter.
-        root: Where the paths meet.
-        at_most: Most operators between the two.
+        parent: The start of the paths.
+        path: The pattern of every operator on a path; its operands do not matter.
+        root: The operator at which the paths meet.
+        at_most: Most operators on the paths.
     """
 
     parent: ValuePattern
@@ -352,7 +352,7 @@ class Dominance(ValuePattern):
 
     @property
     def heads(self) -> frozenset[Head] | None:
-        """Those of the root."""
+        """The operators of the root."""
         return self.root.heads
 
     def children(self) -> Sequence[ValuePattern]:
@@ -362,7 +362,7 @@ class Dominance(ValuePattern):
 
 @dataclass(frozen=True, eq=False)
 class AttrBinding:
-    """Bind an attribute to a name; used twice, both attributes must be equal.
+    """Bind an attribute to a name; if the name is used twice, both attributes must be equal.
 
     Attributes:
         name: Name of the binding.
@@ -375,14 +375,14 @@ class AttrBinding:
 
 @dataclass(frozen=True, eq=False)
 class Constraints:
-    """Hold what ``where`` asks of a value; a field that is None asks nothing.
+    """Hold the constraints of ``where`` on a value; a field that is None means no constraint.
 
     Attributes:
         dtype: dtype name, set of names, or predicate.
-        shape: Dimensions: a size, None for any, a text that binds a size and must agree where it stands again, one
-            ``...`` for any number of dimensions; or a predicate on the shape.
+        shape: A predicate on the shape, or one entry per dimension: a size, None for any size, or a text, which must
+            stand for the same size wherever it occurs. One ``...`` stands for any number of dimensions.
         rank: Number of dimensions, set of numbers, or predicate.
-        value: What the constant must be, as in ``P.const``.
+        value: The value of a constant, as in ``P.const``.
         uses: Number of uses (graph outputs count), set of numbers, or predicate.
         layout: Name of the memory order, set of names, or predicate.
         const: True asks for a constant, False for anything else.
@@ -398,10 +398,10 @@ class Constraints:
 
 
 def to_pattern(item: Any) -> ValuePattern:
-    """Return a pattern for what stands in an operand's place: None is ``P.absent``, a number or array ``P.const``.
+    """Return an operand as a pattern: None becomes ``P.absent``, a number or array ``P.const``.
 
     Raises:
-        PatternError: If it is something else.
+        PatternError: If the operand is something else.
     """
     if isinstance(item, ValuePattern):
         return item
@@ -415,7 +415,7 @@ def to_pattern(item: Any) -> ValuePattern:
 
 
 def distances(pattern: ValuePattern) -> list[tuple[ValuePattern, int]]:
-    """Return every sub-pattern with how many operators stand above it at most, the nearest first."""
+    """Return every sub-pattern with the most operators between it and the root, the nearest first."""
     depths: dict[ValuePattern, int] = {}
     queue = deque([(pattern, 0)])
     while queue:
@@ -429,7 +429,7 @@ def distances(pattern: ValuePattern) -> list[tuple[ValuePattern, int]]:
 
 
 def _view(heads: frozenset[Head] | None, operands: int, attrs: Mapping[str, Any]) -> str:
-    """Name the change of shape that is asked for by its one operand, if a Reshape can be told to be the same."""
+    """Return the change of shape that a pattern asks for, if an equal Reshape can be recognised; else an empty text."""
     if heads is None or len(heads) != 1 or operands != 1 or not all(isinstance(axis, int) for axis in attrs.values()):
         return ""
     ((domain, name),) = heads
@@ -459,7 +459,7 @@ class Builder:
     """Build sub-patterns; :data:`P` is the builder for ONNX's own domain.
 
     Args:
-        domain: Operator domain of what attribute access builds.
+        domain: Domain of the operators.
     """
 
     def __init__(self, domain: str = "") -> None:
@@ -483,19 +483,19 @@ class Builder:
         """Ask for an operator by name, by one of several names, or (None) for any operator.
 
         Args:
-            names: Operator names; one with a dot is a composite's qualified name. A Sum of two operands is an Add as
-                well, and a Flatten, Squeeze or Unsqueeze of one operand a Reshape to the same shape: simplification
-                makes those of them.
+            names: Operator names; one with a dot is a composite's qualified name. A Sum of two operands also accepts an
+                Add, and a Flatten, Squeeze or Unsqueeze of one operand a Reshape to the same shape, because
+                simplification replaces the former by the latter.
             operands: A pattern each; None asks for an absent operand, a number or array for a constant, and a trailing
                 ``...`` allows any further operands.
-            attrs: What each attribute must be: a literal, a set of literals, a predicate, or ``P.attr``. For a nested
-                graph (``then_branch=…``): the pattern of its result, or a tuple of several.
+            attrs: A constraint per attribute: a literal, a set of literals, a predicate, or ``P.attr``. For a nested
+                graph (``then_branch=…``), the pattern of its result, or a tuple of several.
         """
         heads = None if names is None else frozenset(self._head(n) for n in _names(names))
         variadic = bool(operands) and operands[-1] is ...
         fixed = operands[:-1] if variadic else operands
         if any(item is ... for item in fixed):
-            raise PatternError('"..." may only stand last', where=str(names), hint="Write P.any for one operand.")
+            raise PatternError('"..." must come last', where=str(names), hint="Write P.any for one operand.")
         if heads == _SUM and len(fixed) == 2 and not variadic:
             heads = _SUM_OF_TWO
         bodies = {k: v if isinstance(v, tuple) else (v,) for k, v in attrs.items() if _is_body(v)}
@@ -527,7 +527,7 @@ class Builder:
 
     @property
     def any(self) -> AnyValue:
-        """Ask for any value; each mention is a new one."""
+        """Ask for any value; every ``P.any`` is a new sub-pattern."""
         return AnyValue()
 
     @property
@@ -542,13 +542,13 @@ class Builder:
 
     @property
     def absent(self) -> Absent:
-        """Ask for a left-out operand; None in an operand's place says the same."""
+        """Ask for a left-out operand; None in an operand's place means the same."""
         return Absent()
 
     # Combinations --------------------------------------------------------------------------------------------------
 
     def any_of(self, *options: Any) -> AnyOf:
-        """Ask for the first of several alternatives that leads to a match; ``a | b`` says the same."""
+        """Ask for the first of several alternatives that leads to a match; ``a | b`` means the same."""
         if not options:
             raise PatternError("any_of needs at least one alternative")
         return AnyOf(tuple(map(to_pattern, options)))
@@ -567,9 +567,9 @@ class Builder:
         """Ask for as many steps above ``start`` as possible.
 
         Args:
-            step: What one step is: a function of what stands below it (``P.elementwise``), or operator names, each
-                taking the result of the step below at any operand.
-            start: What the steps begin with.
+            step: One step: a function of the pattern below it, such as ``P.elementwise``, or names of operators that
+                take the result below as any operand.
+            start: The pattern below the first step.
             at_least: Fewest steps.
             at_most: Most steps.
         """
@@ -581,13 +581,13 @@ class Builder:
     def dominates(
         self, parent: Any, path: Step, root: str | Iterable[str] | OpPattern, *, at_most: int = 64
     ) -> Dominance:
-        """Ask for ``root`` such that every way from ``parent`` leads to it over operators of ``path`` only.
+        """Ask for ``root`` such that every path from ``parent`` leads to it over operators of ``path`` only.
 
         Args:
-            parent: What the paths begin with.
+            parent: The start of the paths.
             path: Operator names, or ``P.elementwise``.
-            root: Where they meet: operator names, or an operator pattern.
-            at_most: Most operators between the two.
+            root: The operator at which the paths meet: names, or an operator pattern.
+            at_most: Most operators on the paths.
         """
         end = root if isinstance(root, OpPattern) else self.op(root, ...)
         between = path(AnyValue()) if callable(path) else self.op(path, ...)
@@ -617,7 +617,9 @@ def _check_attributes(heads: frozenset[Head], attrs: Mapping[str, Any]) -> None:
             forms = [misfit(op, domain, name, literal) for domain, op in heads if isinstance(literal, _LITERALS)]
             if forms and None not in forms:
                 expected = " or ".join(dict.fromkeys(filter(None, forms)))
-                raise PatternError("the attribute is never that", where=where, expected=expected, found=repr(literal))
+                raise PatternError(
+                    "the attribute never has this value", where=where, expected=expected, found=repr(literal)
+                )
 
 
 def _check_operands(heads: frozenset[Head], count: int, variadic: bool) -> None:
@@ -627,7 +629,7 @@ def _check_operands(heads: frozenset[Head], count: int, variadic: bool) -> None:
     known = [signature(op, domain) for domain, op in heads]
     least, most = min(each.least for each in known), max(each.most for each in known)
     raise PatternError(
-        "the operator never has so many operands" if count > most else "the operator always has more operands",
+        "the operator never has that many operands" if count > most else "the operator always has more operands",
         where=f"P.{_any_of(heads)}", expected=f"{least} to {most}" if least < most else str(most), found=str(count),
         hint="" if count > most else "Write P.any for an operand that does not matter, ... for any further ones.",
     )  # fmt: skip
@@ -648,14 +650,14 @@ def _is_body(item: Any) -> bool:
 
 
 P = Builder()
-"""Write patterns over ONNX's operators."""
+"""The builder of patterns over ONNX's operators."""
 
 
 # Tracing ---------------------------------------------------------------------------------------------------------
 
 
 def trace(function: Callable[..., Any], name: str) -> tuple[tuple[ValuePattern, ...], list[ValuePattern]]:
-    """Call a pattern function once, with a sub-pattern for each argument; return its results and those.
+    """Call a pattern function once with a sub-pattern for each argument; return its results and the arguments.
 
     Args:
         function: The function; it returns one sub-pattern, or a tuple of several.
@@ -669,7 +671,10 @@ def trace(function: Callable[..., Any], name: str) -> tuple[tuple[ValuePattern, 
     outputs = result if isinstance(result, tuple) else (result,)
     for item in outputs:
         if not isinstance(item, ValuePattern):
-            raise PatternError("a pattern returns patterns", where=f"pattern {name}", found=repr(item))
+            raise PatternError(
+                "the function does not return a pattern", where=f"pattern {name}",
+                expected="P.Op(…), or a tuple of several", found=repr(item),
+            )  # fmt: skip
     return outputs, arguments
 
 

@@ -1,4 +1,4 @@
-"""Modules: what ``tinycomp.compile`` returns."""
+"""Modules: compiled models that can be run, bound, profiled and saved."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
     from tinycomp.runtime.requests import Requests, RunFuture
 
 Pack = Callable[[], bytes]
-"""Makes the bytes of a saved module."""
+"""Returns the bytes of a saved module."""
 
 
 @dataclass
 class ModuleParts:
-    """Hold everything a module is made of.
+    """Hold everything that a module needs; functions make what only some users ask for.
 
     Attributes:
-        inputs: What it takes; a symbolic dimension may have any size.
-        outputs: What it gives.
-        plan: What it does.
-        report: Tells what runs where, for sizes by symbol as far as they are known; asked when somebody wants to know.
+        inputs: The inputs; a symbolic dimension may have any size.
+        outputs: The outputs.
+        plan: The plan that a run executes.
+        report: Makes the report for given sizes by symbol, as far as they are known.
         graph: Makes a copy of the partitioned graph.
         defaults: Values of inputs that may be left out.
         pack: Makes the bytes of a saved module.
         threads: Threads that a run may use.
-        memory_limit: Bytes that the values of a run may take; None for what the machine has available.
+        memory_limit: Bytes that the values of a run may take; None for the memory that the machine has available.
         bounds: The least and the most that sizes may be, by symbol.
-        diagram: Describes a partitioned graph and its plan for pictures, for sizes by symbol.
+        diagram: Makes the data of a picture from the partitioned graph, the plan and sizes by symbol.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -110,11 +110,12 @@ class Module:
 
     @property
     def graph(self) -> Any:
-        """Return the partitioned graph, a :class:`tinycomp.Graph`, the same one every time; ``str`` of it is its text.
+        """Return the partitioned graph, a :class:`tinycomp.Graph`; ``str`` gives its text.
 
-        It is a copy: changing it does not change the module. In the text large constants are hashes;
-        ``compile(dump=…)`` writes what can be read back. A saved module that is native throughout has packed its large
-        constants: once loaded, its graph knows their types and hashes alone, and cannot be compiled.
+        It is a copy, the same one at every call, and changing it does not change the module. In the text, large
+        constants are hashes; ``compile(dump=…)`` writes text that can be read back. A saved module that is native
+        throughout holds its large constants in packed form only: once loaded, its graph has their types and hashes, and
+        cannot be compiled.
         """
         if self._graph is None:
             self._graph = self._parts.graph()
@@ -122,18 +123,18 @@ class Module:
 
     @property
     def plan(self) -> Plan:
-        """Return the steps of a run, with the programs of its regions, for tools that look inside."""
+        """Return the steps of a run and the programs of its regions, for tools that inspect them."""
         return self._parts.plan
 
     @property
     def bounds(self) -> Mapping[str, tuple[int, int | None]]:
-        """Return the least and the most that sizes may be, by symbol, which every run is held to."""
+        """Return the least and the most that sizes may be, by symbol; every run is checked against them."""
         return self._parts.bounds
 
     @property
     def blobs(self) -> dict[str, Blob]:
-        """Return what was compiled for devices, by the symbols of the regions; those of open sizes are left out."""
-        from tinycomp.runtime.blob import BlobRegion  # not before: few modules have blobs
+        """Return the compiled blobs by the symbols of their regions, without those built for each set of sizes."""
+        from tinycomp.runtime.blob import BlobRegion  # imported here, because few modules have blobs
 
         return {step.op: step.run.blob for step in self._parts.plan.steps if isinstance(step.run, BlobRegion)}
 
@@ -165,20 +166,20 @@ class Module:
 
         Args:
             feeds: The inputs.
-            outputs: Contiguous arrays for results, of their dtype and shape, by name; results without one are fresh.
-                Where regions run on devices, these and the inputs may be a :class:`tinycomp.DeviceBuffer`.
-                An array may share memory with inputs: a cache that the model extends in place may be the array of the
-                input that it extends, and nothing is copied then.
-            timeout: Seconds after which the run is given up, at the next step, trip of a loop, or piece of a native
-                kernel call: a host kernel that has begun is finished first. None for no limit.
+            outputs: Contiguous arrays for results, of the exact dtype and shape, by name; other results get new arrays.
+                Where regions run on devices, these and the inputs may be a :class:`tinycomp.DeviceBuffer`. An array may
+                share memory with inputs: if the model extends a cache in place, the array of the cache may be given as
+                input and as output, and nothing is copied.
+            timeout: Seconds after which the run is stopped, before the next step, loop iteration, or piece of a native
+                kernel call; a host kernel is never interrupted. None for no limit.
 
         Raises:
-            FeedError: If an input is missing, unknown, or does not fit, or an array for a result.
-            ExecutionError: If a step fails on these values, or the time is up.
+            FeedError: If an input is missing, unknown, or does not fit, or if an array for a result does not fit.
+            ExecutionError: If a step fails on these values, or the timeout is over.
             DeviceFault: If a device fails, and the policy for its faults has no remedy.
-            MemoryLimitError: If a value would be larger than the budget allows, or a device has not the memory.
+            MemoryLimitError: If a value would be larger than the budget allows, or a device is out of memory.
         """
-        if type(feeds) is not dict and not isinstance(feeds, Mapping):  # asking the abstract class costs
+        if type(feeds) is not dict and not isinstance(feeds, Mapping):  # the check of the abstract class is slow
             raise FeedError(
                 "not a dict of inputs",
                 expected=f"arrays by name: {', '.join(self._input_names)}",
@@ -192,7 +193,7 @@ class Module:
         if results is None:
             if outputs is not None:
                 results = self._run_into(feeds, outputs, timeout)
-            elif feeds.keys() == self._input_set:  # which is the usual case, and less to look at
+            elif feeds.keys() == self._input_set:  # the usual case, which needs fewer checks
                 results = self._run([feeds[name] for name in self._input_names], {}, timeout)
             else:
                 results = self._run((), feeds, timeout)
@@ -204,8 +205,8 @@ class Module:
         Args:
             inputs: Contiguous arrays of the exact dtype and shape: by name, in order, or the only one. Fill them in
                 place between calls.
-            outputs: Contiguous arrays for the results, likewise; by default they are allocated once. A cache that a
-                model extends in place may be the array of the input that it extends: nothing is copied then.
+            outputs: Contiguous arrays for the results, in the same forms; by default they are allocated once. If the
+                model extends a cache in place, its array may be both an input and an output, and nothing is copied.
 
         Returns:
             A function without arguments that runs the model and returns the output arrays.
@@ -234,7 +235,7 @@ class Module:
         return bind_plan(self._parts.plan, arrays, _in_order(self._names, outputs))
 
     def report(self) -> Report:
-        """Return what was offloaded, what was not, and why; after :meth:`profile` with times, for its sizes."""
+        """Return the report: where every node runs, and why; after :meth:`profile` with times, for its sizes."""
         if self._report is None:
             self._report = self._made_report({})
         if not self._device_sets:
@@ -249,12 +250,12 @@ class Module:
 
     @property
     def devices(self) -> tuple[Any, ...]:
-        """Return the devices that the module has opened or was given, which are those that it needs once it has run."""
+        """Return the devices that the module was given or has opened; it opens devices when it first runs."""
         return tuple(member.device for devices in self._device_sets for member in devices.opened())
 
     @property
     def in_flight(self) -> int:
-        """How many runs :meth:`run_async` has under way at once; by default two for each device, and at least two."""
+        """The most runs of :meth:`run_async` at the same time; by default two for each device, and at least two."""
         return self._in_flight or max(2, 2 * sum(map(len, self._device_sets)))
 
     @in_flight.setter
@@ -269,16 +270,16 @@ class Module:
     def run_async(
         self, feeds: Mapping[str, Any], *, outputs: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> RunFuture:
-        """Begin a run, and return the future of what :meth:`run` returns.
+        """Start a run, and return a future of the results of :meth:`run`.
 
-        The future is a ``concurrent.futures.Future`` that may also be awaited. Up to :attr:`in_flight` runs are under
-        way at once. While there is no room for another, the call waits; on the thread of a running event loop it
-        returns at once, and the run waits for its turn.
+        The future is a ``concurrent.futures.Future`` that may also be awaited. Up to :attr:`in_flight` runs are in
+        progress at once; further calls wait. On the thread of a running event loop, the call never waits: it returns at
+        once, and the run waits for its turn.
 
         Args:
             feeds: The inputs by name; they must not change before the run has ended.
             outputs: Arrays for results, as for :meth:`run`.
-            timeout: Seconds that the run may take, from when it begins.
+            timeout: Seconds that the run may take from its start.
 
         Example:
             >>> import tinycomp
@@ -291,7 +292,7 @@ class Module:
             >>> module.close()
         """
         with self._lock:
-            if self._requests is None or self._requests.process != os.getpid():  # a forked child has not its threads
+            if self._requests is None or self._requests.process != os.getpid():  # threads do not survive a fork
                 from tinycomp.runtime.requests import Requests  # not before: see in_flight
 
                 self._requests = Requests(self.in_flight)
@@ -299,9 +300,9 @@ class Module:
         return requests.begin(lambda: self.run(feeds, outputs=outputs, timeout=timeout))
 
     def close(self) -> None:
-        """Finish the runs that are under way, and close the devices that the module has opened.
+        """Wait for the runs in progress, and close the devices that the module has opened.
 
-        A module that nobody refers to any more does so by itself. One without devices may be used again.
+        A module without references does so by itself. A module without devices may be used again.
         """
         requests, self._requests = self._requests, None
         if requests is not None:
@@ -332,7 +333,7 @@ class Module:
             runs: How often to run; the profile holds medians.
 
         Returns:
-            The profile; :meth:`report` shows its times from now on, and what ran where for these sizes.
+            The profile; from now on, :meth:`report` shows its times, and is for these sizes.
 
         Raises:
             FeedError: If the inputs do not fit.
@@ -349,7 +350,7 @@ class Module:
         return profile
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the module to a file that :func:`tinycomp.load` reads; an older file is replaced whole, or not.
+        """Write the module to a file for :func:`tinycomp.load`; an existing file is replaced atomically.
 
         Raises:
             WriteError: If there is no space or permission.
@@ -359,7 +360,7 @@ class Module:
         write_file(Path(path), self.to_bytes())
 
     def to_bytes(self) -> bytes:
-        """Return what :meth:`save` writes, which :func:`tinycomp.load` reads, too."""
+        """Return the bytes that :meth:`save` writes; :func:`tinycomp.load` takes them as well."""
         return self._parts.pack()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -385,7 +386,7 @@ class Module:
         return results
 
     def _run_into(self, feeds: Mapping[str, Any], outputs: Mapping[str, Any], timeout: float | None) -> list[Any]:
-        """Run with arrays or buffers for results, and return those in their places."""
+        """Run with arrays or buffers for some results, and return all results."""
         if not self._parts.plan.on_devices:
             results = self._run((), feeds, timeout)
             self._targets(outputs)
@@ -398,11 +399,11 @@ class Module:
         return copied_into(self._parts.outputs, results, arrays)
 
     def _targets(self, outputs: Mapping[str, Any]) -> list[Any]:
-        """Return the arrays that are given for results in order, None where there is none."""
+        """Return the arrays for results in order of the outputs, None for those without one."""
         if not self._known_names.issuperset(outputs):
             unknown = next(str(name) for name in outputs if name not in self._known_names)
             raise FeedError(
-                "not an output of the model", where=f'output "{unknown}"', expected=f"some of {', '.join(self._names)}",
+                "not an output of the model", where=f'output "{unknown}"', expected=f"any of {', '.join(self._names)}",
                 found=", ".join(map(str, outputs)), hint=did_you_mean(unknown, self._names),
             )  # fmt: skip
         return [*map(outputs.get, self._names)]
@@ -421,7 +422,7 @@ class Module:
         return arrays
 
     def _check_sizes(self, arrays: Sequence[Any]) -> None:
-        """Refuse arrays whose sizes disagree, or leave their bounds."""
+        """Refuse arrays whose sizes disagree or are out of bounds."""
         sizes = bind_symbols(self._parts.inputs, arrays)
         for symbol, (least, most) in self._parts.bounds.items():
             if not least <= sizes.get(symbol, least) <= (sizes.get(symbol, least) if most is None else most):
@@ -436,8 +437,8 @@ class Module:
                 )  # fmt: skip
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show: inputs and outputs, and the report in its small form."""
-        from tinycomp.runtime.picture.notebook import module_html  # not before: it is for notebooks alone
+        """Return the display of a notebook: inputs and outputs, and the report in its small form."""
+        from tinycomp.runtime.picture.notebook import module_html  # imported here, because only notebooks need it
 
         return module_html(self.inputs, self.outputs, self.report()._repr_html_())
 
@@ -450,13 +451,13 @@ class Module:
 def _as_arguments(feeds: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
     if isinstance(feeds, Mapping):
         return (), feeds
-    if isinstance(feeds, np.ndarray) or hasattr(feeds, "__dlpack__"):  # a tensor of any library, or a buffer
+    if isinstance(feeds, np.ndarray) or hasattr(feeds, "__dlpack__"):  # also tensors of other libraries, and buffers
         return (feeds,), {}
     return tuple(feeds), {}
 
 
 def _in_order(names: Sequence[str], outputs: Any) -> Sequence[Any] | None:
-    """Return arrays in the order of ``names``, given by name, in order, or the only one."""
+    """Return arrays in the order of ``names``; they are given by name, in order, or as the only one."""
     if not isinstance(outputs, Mapping):
         return None if outputs is None else _as_arguments(outputs)[0]
     for name in (*names, *outputs):
@@ -472,9 +473,10 @@ def _in_order(names: Sequence[str], outputs: Any) -> Sequence[Any] | None:
 
 
 def _unpickle(data: bytes) -> Module:
-    """Rebuild a pickled module. The loader lives above this layer, so it is looked up by its public name.
+    """Rebuild a pickled module.
 
-    Whoever unpickles trusts the pickle already, and so may the loader.
+    The loader lives above this layer, so it is looked up by its public name. Unpickling runs code of the pickle anyway,
+    so the saved module is trusted as well.
     """
     import importlib
 
@@ -483,6 +485,6 @@ def _unpickle(data: bytes) -> Module:
 
 
 def _has_repeated_symbol(specs: Sequence[TensorSpec]) -> bool:
-    """Tell whether a symbol stands for several sizes, which may disagree."""
+    """Tell whether a symbol occurs more than once, so that sizes may disagree."""
     symbols = [dim for spec in specs for dim in spec.shape or () if isinstance(dim, str)]
     return len(set(symbols)) < len(symbols)

@@ -1,4 +1,4 @@
-"""A plan: the flat list of steps that a graph became."""
+"""Plans: flat lists of steps, the form of a graph that runs."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from tinycomp.memory.budget import ENLARGE, check_time, current
 from tinycomp.runtime.spec import TensorSpec
 
 Position = tuple[int, ...]
-"""Where a step stands: its index in the plan, then the index of a body and of a step in it for each level below."""
+"""The place of a step: its index in the plan, then, for each level below, the index of a body and of a step in it."""
 
 Run = Callable[[Sequence[Any]], Sequence[Any]]
 """Computes results from operands; both are arrays (or lists, dicts, None for the other kinds of ONNX values)."""
 
 ABSENT = 0
-"""The slot that always holds None: what an absent optional operand reads."""
+"""The slot that always holds None, for absent optional operands."""
 DISCARD = 1
-"""The slot that skipped results are written to."""
+"""The slot for results that nobody reads."""
 FIRST_FREE = 2
 
 
 @dataclass(frozen=True)
 class Step:
-    """Hold one thing to run.
+    """Hold one computation of a plan.
 
     Attributes:
         label: Name for messages and profiles.
@@ -37,13 +37,13 @@ class Step:
         run: The computation.
         reads: Slots of the operands.
         writes: Slots of the results.
-        frees: Slots whose value nobody needs after this step.
-        sources: Source names of the nodes behind the step.
+        frees: Slots whose values are not needed after this step.
+        sources: Source names of the nodes that the step comes from.
         bodies: The plans of the bodies that ``run`` calls, for control flow.
-        rebuild: Makes ``run`` anew with other plans for the bodies, which is how a profile looks into them.
-        silent: Whether ``run`` computes nothing that numpy would warn of.
-        make_objects: Makes the only result, Python objects, of the only operand that is no constant, with less ado
-            than ``run``; gives None for what it leaves to that.
+        rebuild: Returns ``run`` with other plans for the bodies, so that a profile can time what is in them.
+        silent: Whether ``run`` computes nothing that numpy would warn about.
+        make_objects: A faster ``run`` for steps that make Python objects: it takes the only operand that is not a
+            constant and returns the only result, or None if ``run`` must do it.
     """
 
     label: str
@@ -60,7 +60,7 @@ class Step:
     make_objects: Callable[[Any], Any] | None = None
 
     def keep(self, results: Sequence[Any], slots: list[Any]) -> None:
-        """Put the results into their slots, and empty those that nobody needs any more."""
+        """Put the results into their slots, and empty the slots that are not needed any more."""
         for slot, result in zip(self.writes, results, strict=False):
             slots[slot] = result
         for slot in self.frees:
@@ -69,15 +69,15 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """Hold steps in order, and the slots they work on. There is no state of a run, so many threads may run it at once.
+    """Hold steps in order, and the slots that they work on. It has no state of a run, so many threads may share it.
 
     Attributes:
-        inputs: What :meth:`run` takes, in order.
-        outputs: What it gives, in order.
-        steps: What it does.
-        slots: The values that every run starts with: constants in their slots, None elsewhere.
-        input_slots: Where each input goes.
-        output_slots: Where each output is found.
+        inputs: The inputs of :meth:`run`, in order.
+        outputs: The outputs, in order.
+        steps: The steps.
+        slots: The initial values of all slots: constants in theirs, None elsewhere.
+        input_slots: The slot of each input.
+        output_slots: The slot of each output.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -96,8 +96,8 @@ class Plan:
         There is one feed per input, already checked.
 
         Raises:
-            ExecutionError: If a step fails, or the time of :func:`tinycomp.memory.budget.limited` is up; it names
-                the step.
+            ExecutionError: If a step fails, or the timeout of :func:`tinycomp.memory.budget.limited` is over; the
+                message names the step.
             MemoryLimitError: If a value would be larger than the budget allows.
         """
         limits = current()
@@ -113,7 +113,7 @@ class Plan:
         return self.results(slots, feeds)
 
     def results(self, slots: Sequence[Any], feeds: Sequence[Any]) -> list[Any]:
-        """Return what lies in the slots of the outputs after a run, as arrays that the caller may write into."""
+        """Return the outputs from their slots after a run, as arrays that the caller may write to."""
         values = [slots[slot] for slot in self.output_slots]
         known = {*map(id, values), *map(id, feeds)}
         if len(known) < len(values) + len(feeds) or not self._constants.isdisjoint(known):
@@ -123,7 +123,7 @@ class Plan:
 
     @functools.cached_property
     def _constants(self) -> frozenset[int]:
-        """What lies in the slots at the beginning of every run."""
+        """The identities of the values that are in the slots at the start of every run."""
         return frozenset(map(id, self.slots))
 
 
@@ -144,8 +144,8 @@ def run_step(step: Step, slots: Sequence[Any]) -> Sequence[Any]:
     """Run a step on the values in slots.
 
     Raises:
-        ExecutionError: If it fails; it names the step.
-        MemoryLimitError: If there is not the memory.
+        ExecutionError: If it fails; the message names the step.
+        MemoryLimitError: If there is not enough memory.
     """
     try:
         return step.run([slots[i] for i in step.reads])
@@ -170,7 +170,7 @@ def _place(step: Step) -> str:
 
 
 def _own(value: Any, shared: set[int]) -> Any:
-    """Copy a result that is a constant, a feed, an earlier result or a view: the caller may write into what it gets."""
+    """Copy a result that is a constant, a feed, an earlier result or a view, because the caller may write to it."""
     if isinstance(value, np.ndarray) and (value.base is not None or id(value) in shared):
         return value.copy()
     shared.add(id(value))

@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tinycomp.driver.compiler import Model, load_graph
 from tinycomp.driver.compiler import compile as compile_model
 from tinycomp.driver.load import load
+from tinycomp.driver.models import Model, load_graph
 from tinycomp.driver.tune import Bar
 from tinycomp.errors import ExecutionError, FeedError, OptionError, did_you_mean
 from tinycomp.runtime.files import remove_partial

@@ -1,4 +1,4 @@
-"""The description of one target: composites, operator rules, a code generator, and options."""
+"""Targets: composites, operator rules, a code generator and options, as one description."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ else:
     quantization = LazyModule("tinycomp.target.quantization")
 
 Predicate = Callable[..., Any]
-"""Answers True or None for yes, ``reject("reason")`` or False for no; may have the options as a second parameter."""
+"""Returns True or None for yes, ``reject("reason")`` or False for no; may take the options as a second parameter."""
 Codegen = Callable[..., Any]
-"""Takes a region, and if it has a second parameter the options of the target."""
+"""Takes a region and, if it has a second parameter, the options of the target."""
 RegionCheck = Callable[..., Any]
-"""Answers about a :class:`Region` like a predicate, or with :func:`split`; may have the options as second parameter."""
+"""Returns for a :class:`Region` what a predicate returns, or a :func:`split`; may take the options as well."""
 Verdict = Literal["use", "rebuild", "refuse"]
-"""What is to be done with a blob of some version: load it, ask the code generator for another, or give up."""
+"""How to treat a blob of some version: load it, let the code generator make another, or raise an error."""
 
 
 class Legalizing(Protocol):
@@ -48,7 +48,7 @@ class Legalizing(Protocol):
     name: ClassVar[str]
 
     def starts_at(self, node: Node) -> bool:
-        """Tell whether a node is one that the pass may start at."""
+        """Tell whether the pass may start at a node."""
 
     def rewrite(self, graph: Graph, node: Node) -> bool:
         """Rewrite the layer of one operator; return whether that was possible."""
@@ -59,15 +59,15 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _R = TypeVar("_R", bound="QuantizationRule | Callable[..., QuantizationRule]")
 
 
-class Decline(TinycompError):  # noqa: N818 - what a code generator does, not what went wrong
-    """Raised by a code generator that cannot do a region: it goes to the next target, and in the end to the host.
+class Decline(TinycompError):  # noqa: N818 - not an error of the user's, but an answer of a code generator
+    """Raised by a code generator that cannot compile a region, which then goes to the next target or to the host.
 
     Args:
-        reason: Why not, as one clause for the reader.
+        reason: The reason, as one clause for the report.
 
     Attributes:
-        reason: The same.
-        region: The region, once the code generator has been left.
+        reason: The reason.
+        region: The region; set where the exception leaves the code generator.
     """
 
     def __init__(self, reason: str) -> None:
@@ -79,17 +79,17 @@ class Decline(TinycompError):  # noqa: N818 - what a code generator does, not wh
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle by the reason; the region stays behind."""
+        """Pickle the reason without the region."""
         return Decline, (self.reason,)
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """Say how far a region's results may be from the reference when they are compared.
+    """Limit how far a region's results may differ from the reference.
 
     Attributes:
-        rtol: Relative to the reference.
-        atol: Absolute; for integers the number of steps.
+        rtol: The relative difference.
+        atol: The absolute difference; for integers, the number of steps.
     """
 
     rtol: float = 1e-3
@@ -102,8 +102,8 @@ class OpRule:
 
     Attributes:
         name: Name for reports, such as ``npu.Add``.
-        predicate: Decides about one node; None accepts every one.
-        options: What the predicate is given beside the node; None for nothing.
+        predicate: Decides about one node; None accepts every node.
+        options: The options to pass to the predicate; None if it does not take them.
     """
 
     name: str
@@ -114,7 +114,7 @@ class OpRule:
         """Return why the rule does not accept ``node``, or None if it does.
 
         Raises:
-            TargetError: If the predicate fails or answers something that is neither yes nor no.
+            TargetError: If the predicate fails, or its answer is neither yes nor no.
         """
         if self.predicate is None:
             return None
@@ -124,7 +124,7 @@ class OpRule:
             raise TargetError(
                 f"the operator rule failed: {type(error).__name__}: {error}",
                 where=f"{self.name} at {node.label}",
-                hint='A rule answers True, or reject("reason"); types may be symbolic or unknown, operands None.',
+                hint='A rule returns True or reject("reason"); types may be symbolic or unknown, operands None.',
             ) from error
         return answer_reason(answer, f"{self.name} at {node.label}")
 
@@ -153,23 +153,23 @@ def answer_reason(answer: Any, where: str) -> str | None:
 
 
 def _listed(rule: QuantizationRule) -> str:
-    return " or ".join(rule.activations) or "none that are quantised"
+    return " or ".join(rule.activations) or "real numbers"
 
 
 def _takes_options(predicate: Predicate | None) -> bool:
-    """Tell whether a predicate has a second parameter that must be given."""
+    """Tell whether a predicate has a second parameter without a default."""
     code: types.CodeType | None = getattr(predicate, "__code__", None)
-    if code is None or code.co_argcount < 2:  # most have one: this is asked for every rule
+    if code is None or code.co_argcount < 2:  # the usual case first, because this runs for every rule
         return False
     defaults: Sized = getattr(predicate, "__defaults__", None) or ()
     return code.co_argcount - inspect.ismethod(predicate) - len(defaults) > 1
 
 
-def _sensible(answer: Split, region: Region, where: str) -> Split:
-    """Return a split that has something on both sides.
+def _checked_split(answer: Split, region: Region, where: str) -> Split:
+    """Return a split of which both sides have nodes.
 
     Raises:
-        TargetError: If it asks for another.
+        TargetError: If a side would be empty.
     """
     inside = set(region.nodes)
     for value in answer.values or (None,):
@@ -182,39 +182,40 @@ def _sensible(answer: Split, region: Region, where: str) -> Split:
 
 
 class Target:
-    """Describe what can run somewhere else, and how to make it run there.
+    """Describe which nodes can run on some backend, and how code is generated for them.
 
     Args:
         name: Name for options, reports and symbols.
         bind_constants: Whether constants become part of a region's body; otherwise they become parameters.
-        claims_structural: Whether Identity, StopFusion and the like between two nodes of the target join them.
-        tolerance: For comparisons of its regions with the reference.
-        policy: Which regions are worth having.
+        claims_structural: Whether Identity, StopFusion and the like are claimed if they lie between two nodes of the
+            target.
+        tolerance: The tolerance for comparisons of its regions with the reference.
+        policy: The conditions that make a region worth offloading.
         description: One line for ``tinycomp targets``.
-        requires: Raises a TargetError if something that the code generator needs is missing on this machine; asked
-            before anything is compiled.
-        programs: Whether the code generator returns Programs, which tell what a run reads of the constants. Only then
+        requires: A function that raises a TargetError if the code generator lacks something on this machine; it is
+            called before anything is compiled.
+        programs: Whether the code generator returns Programs, which say what a run reads of the constants. Only then
             may constants lie in the model's file, at any address, while a region is built.
-        static_shapes: Whether the code generator needs to know every size: where dimensions are symbolic, a region is
-            then built for each set of sizes that comes, and the last 16 are kept.
-        buckets: Numbers of rows, such as ``(1, 8, 32)``, that regions are built for where they compute row by row:
-            missing rows are made up, and more than the largest number are run in parts. Other regions are built for
-            each set of sizes, as with ``static_shapes``.
-        canonical: Whether the target takes the forms that simplification makes wherever it takes others: then nothing
-            is kept for it as the model has it.
+        static_shapes: Whether the code generator needs to know every size. A region with symbolic dimensions is then
+            built for each set of sizes at run time, and the last 16 are kept.
+        buckets: Numbers of rows, such as ``(1, 8, 32)``, for which regions are built that compute row by row. Missing
+            rows are padded, and more rows than the largest number run in parts. Other regions are built for each set
+            of sizes, as with ``static_shapes``.
+        canonical: Whether the target takes the simplified form of everything that it takes; then no original form is
+            kept for it.
         options: A frozen dataclass whose fields are the target's options, see :mod:`tinycomp.target.options`.
-        legalize: Passes of :mod:`tinycomp.passes.legalize`, such as ``DecomposeStrides(3)``: each says a layer in other
-            operators, which is done where the target refuses the layer and takes those.
-        cost: What work on the target costs. If all targets of a compilation have a cost, the cheapest placement decides
-            between them and the host; otherwise their order does.
-        version: Of the code generator. Blobs that it returns are then kept in the user's cache, so that the same
-            region is compiled once; raise it with every change of what the code generator returns.
+        legalize: Passes of :mod:`tinycomp.passes.legalize`, such as ``DecomposeStrides(3)``. Each expresses a layer in
+            other operators, if the target refuses the layer and takes these.
+        cost: The cost of work on the target. If all targets of a compilation have a cost, the cheapest placement
+            decides between them and the host; otherwise their order does.
+        version: The version of the code generator. If it is given, blobs are kept in the user's cache, so that the
+            same region is compiled only once; change it whenever the code generator returns something else.
 
     Attributes:
         options: The options in force; None if the target declares none.
-        placement: Where the user of a compilation wants nodes; see :meth:`under`.
-        widens_half: Whether the target is offered float16 and bfloat16 as float32, with conversions around, as
-            :class:`tinycomp.passes.widen_half.WidenHalf` does it; False unless it is set.
+        placement: Where the user of a compilation wants nodes to run; see :meth:`under`.
+        widens_half: Whether float16 and bfloat16 are offered to the target as float32 between conversions, see
+            :class:`tinycomp.passes.widen_half.WidenHalf`; False by default.
 
     Example:
         >>> from tinycomp.rewrite import reject
@@ -311,9 +312,9 @@ class Target:
         return register if function is None else register(function)
 
     def op(self, *ops: str) -> Callable[[_F], _F]:
-        """Make the decorated predicate decide about operators such as ``"Add"`` or ``"com.vendor::Op"``.
+        """Let the decorated predicate decide about operators such as ``"Add"`` or ``"com.vendor::Op"``.
 
-        Several rules for one operator are tried in order; ``"*"`` is every operator of its domain without a rule.
+        Several rules for one operator are tried in order; ``"*"`` means all operators of a domain without rules.
         """
 
         def register(predicate: _F) -> _F:
@@ -333,7 +334,7 @@ class Target:
             self.rules.setdefault((domain, name), []).append(OpRule(f"{self.name}.{op}", predicate, options))
 
     def _named(self, ops: tuple[str, ...], method: str) -> list[tuple[str, str]]:
-        """Return domains and names of operators that a rule is for."""
+        """Return the domains and names of the operators that a rule is for."""
         if not ops or not all(isinstance(op, str) and op for op in ops):
             raise TargetError(
                 "an operator rule names no operator",
@@ -353,80 +354,81 @@ class Target:
     def quantization(self, *ops: str) -> Callable[[_R], _R]:
         """Let the decorated function say how layers of these operators are quantised.
 
-        It returns a :class:`QuantizationRule`, and may take the options of the target; a rule itself can be given in
-        its place. :func:`tinycomp.quantize` obeys the rules of ``target=``; a match of a composite with a layer that
-        does not is refused, as is an operator on stored numbers of other dtypes; ``report.violations()`` names such
-        layers. Operators without a rule stay in float if there are rules at all.
+        It returns a :class:`QuantizationRule`, and may take the options of the target; a rule can also be given
+        directly. :func:`tinycomp.quantize` follows the rules of ``target=``. A match of a composite is refused if one
+        of its layers breaks a rule, and an operator is refused on stored numbers of other dtypes;
+        ``report.violations()`` names such layers. If there are rules at all, operators without one stay in float.
         """
 
         def register(rule: _R) -> _R:
             for domain, name in self._named(ops, "quantization"):
                 if name == "*":
                     raise TargetError(
-                        "a quantisation rule is for operators by name", where=f"target {self.name}", found=repr(ops)
-                    )
+                        "a quantisation rule needs the names of its operators", where=f"target {self.name}",
+                        expected='names such as "Conv"', found=repr(ops),
+                    )  # fmt: skip
                 self._quantization[f"{domain}::{name}" if domain else name] = rule
             return rule
 
         return register
 
     def codegen(self, function: _F) -> _F:
-        """Make the decorated function the code generator, which turns a region into something that runs.
+        """Make the decorated function the code generator, which turns a region into code.
 
-        It returns a program, C source, a blob, or a callable. With a second parameter it is also given the options of
-        the target.
+        It returns a program, C source, a blob, a device program, or a callable. If it has a second parameter, it also
+        gets the options of the target.
         """
         self._codegen = function
         return function
 
     def loader(self, function: _F) -> _F:
-        """Make the decorated function load blobs: it returns what to call with one array per operand of the region.
+        """Let the decorated function load blobs: it returns a function of one array per operand of the region.
 
-        A function with a second parameter is also given the options of the target.
+        If it has a second parameter, it also gets the options of the target.
         """
         self._loader = function
         return function
 
     def layouts(self, function: _F) -> _F:
-        """Make the decorated function say in which layout a node wants its data and gives its results.
+        """Let the decorated function choose the layout of a node's data and results.
 
-        It is given a node of a region, an operator or a composite, and perhaps the options, and answers a name such as
-        ``"NCHW8c"`` or ``"NHWC16"`` (:mod:`tinycomp.ir.blocked`), or None for row-major. Values that enter or leave a
-        region are then handed over in that layout, between regions without conversion.
+        It gets a node of a region, an operator or a composite, and the options if it has a second parameter. It returns
+        a name such as ``"NCHW8c"`` or ``"NHWC16"`` (:mod:`tinycomp.ir.blocked`), or None for row-major. Values enter
+        and leave regions in that layout, and pass between regions without conversion.
         """
         self._layouts = function
         return function
 
     def device(self, function: _F) -> _F:
-        """Make the decorated function open devices: it is given an index from 0 on, and returns a ``tinycomp.Device``.
+        """Let the decorated function open devices: it gets an index from 0 on, and returns a ``tinycomp.Device``.
 
         Regions for which the code generator returns a ``DeviceProgram`` run there. The function is called for every
-        device that a module is to use, when it first runs. With a second parameter it is given the options of the
-        target, too.
+        device of a module when the module first runs. If it has a second parameter, it also gets the options of the
+        target.
         """
         self._opener = function
         return function
 
     def compatibility(self, function: _F) -> _F:
-        """Make the decorated function say what to do with a blob of a version: "use", "rebuild" or "refuse" it."""
+        """Let the decorated function decide about a blob by its version: "use", "rebuild" or "refuse" it."""
         self._compatibility = function
         return function
 
     def region_check(self, function: _F) -> _F:
-        """Let the decorated function look at every finished :class:`Region` of the target, before it is cut out.
+        """Let the decorated function check every finished :class:`Region` of the target before it is outlined.
 
-        It answers True or None for yes, ``reject("why")`` for no, or ``split(value, reason="why")`` to have the region
-        split at a value. A region that is refused goes to the next target, and in the end to the host. Several checks
-        are asked in order; one with a second parameter is also given the options of the target.
+        It returns True or None for yes, ``reject("why")`` for no, or ``split(value, reason="why")`` to have the region
+        split at a value. The nodes of a refused region go to the next target, and in the end to the host. Several
+        checks are asked in order; one with a second parameter also gets the options of the target.
         """
         self._region_checks.append(function)
         return function
 
     def with_options(self, **values: Any) -> Target:
-        """Return a copy of the target with other options; what is added to one of the two is not added to the other.
+        """Return an independent copy of the target with other options.
 
         Raises:
-            OptionError: If there is no such option, or it does not take the value.
+            OptionError: If an option does not exist or does not take the value.
         """
         chosen = changed(self.options, values, f"target {self.name}")
         made = self._configured(chosen)
@@ -441,17 +443,17 @@ class Target:
 
     @property
     def tolerance(self) -> Tolerance:
-        """Return what its regions may differ by from the reference, as the options say, if they do."""
+        """Return the tolerance of comparisons with the reference: that of the options, if they have one."""
         return getattr(self.options, "tolerance", None) or self._tolerance
 
     def under(self, policy: Policy | None, placement: Placement) -> Target:
-        """Return the target for one compilation: with another policy, if one is given, and what the user places."""
+        """Return the target for one compilation, with the user's placement and, if given, another policy."""
         made = self._configured(self.options)
         made.policy, made.placement = policy or self.policy, placement
         return made
 
     def for_plan(self, threads: int) -> Target:
-        """Return the target as its code generator is to be asked for the regions of one plan on so many threads.
+        """Return the target with its options prepared for the regions of one plan that runs on so many threads.
 
         Raises:
             TinycompError: If the options name something, such as a file, that cannot be used.
@@ -468,7 +470,7 @@ class Target:
 
     @property
     def composites(self) -> list[Composite]:
-        """Return the composites in the order in which they are tried; their checks know the options in force."""
+        """Return the composites in the order in which they are tried, with checks bound to the options in force."""
         return [self._knowing(composite) for entry in self._composites for composite in _described(entry)]
 
     @composites.setter
@@ -476,7 +478,7 @@ class Target:
         self._composites = [*composites]
 
     def _knowing(self, composite: Composite) -> Composite:
-        """Return a composite whose checks are given the options, if they want them, and know the quantisation rules."""
+        """Return a composite with its checks bound to the options, and with a check of the quantisation rules."""
         wanted = self.options is not None and any(map(_takes_options, composite.checks))
         if not wanted and not self._quantization:
             return composite
@@ -499,15 +501,15 @@ class Target:
 
     @property
     def quantization_rules(self) -> dict[str, QuantizationRule]:
-        """Return how operators are to be quantised, by their names, with the options in force.
+        """Return the quantisation rules by operator, with the options in force.
 
         Raises:
-            TargetError: If what was given for an operator is no rule.
+            TargetError: If something else than a rule was given for an operator.
         """
         return {op: self._rule_of(op) for op in self._quantization}
 
     def quantization_rule(self, node: Node) -> QuantizationRule | None:
-        """Return how layers of a node's operator are to be quantised; None if nothing is said of it."""
+        """Return the quantisation rule of a node's operator, or None if there is none."""
         return self._rule_of(node.qualified_op) if node.qualified_op in self._quantization else None
 
     def _rule_of(self, op: str) -> QuantizationRule:
@@ -517,7 +519,7 @@ class Target:
             rule = given(self.options) if inspect.signature(given).parameters else given()
         if not isinstance(rule, quantization.QuantizationRule):
             raise TargetError(
-                "this is no quantisation rule", where=f"target {self.name}, {op}", expected="a QuantizationRule",
+                "not a quantisation rule", where=f"target {self.name}, {op}", expected="a QuantizationRule",
                 found=repr(rule),
             )  # fmt: skip
         return rule
@@ -529,21 +531,21 @@ class Target:
         first = node.inputs[0] if node.inputs else None
         if wanted is None or first is None or first.dtype in (*quantization.REAL, *wanted.activations):
             return found
-        answer = reject(f"{first.dtype} is not among the numbers that it computes {node.op} of: {_listed(wanted)}")
+        answer = reject(f"it does not compute {node.op} of {first.dtype}, only of {_listed(wanted)}")
         return [OpRule(found[0].name, lambda node: answer)]
 
     def excluded(self, graph: Graph, policy: Policy) -> dict[Node, str]:
-        """Return the nodes of ``graph`` that the target may not have, and why.
+        """Return the nodes of ``graph`` that the target may not have, with the reasons.
 
         Args:
             graph: The graph.
-            policy: What counts beside the target's own policy.
+            policy: A policy that applies beside the target's own.
         """
         return self.policy.excluded(graph) | policy.excluded(graph) | self.placement.excluded(graph, self.name)
 
     @property
     def reads_quantized(self) -> bool:
-        """Tell whether a rule or composite mentions numbers that are quantised."""
+        """Tell whether a rule or composite mentions quantised numbers."""
         groups = [entry for entry in self._composites if isinstance(entry, CompositeGroup)]
         needed = frozenset[Head]().union(*(either for group in groups for either in group.needs))
         if self._quantization or _CONVERSIONS & needed:
@@ -561,12 +563,12 @@ class Target:
         return bool(self._region_checks)
 
     def judge(self, region: Region) -> str | Split | None:
-        """Return why the region checks refuse a region, where one wants it split, or None for neither.
+        """Return the reason if a region check refuses a region, the split if one asks for it, or None.
 
         Raises:
             TargetError: If a check fails, or its answer is none of these.
         """
-        from tinycomp.target.region import Split  # not before: few targets have checks
+        from tinycomp.target.region import Split  # imported here, because few targets have checks
 
         where = f"region check of {self.name} at {region.label}"
         for check in self._region_checks:
@@ -575,27 +577,27 @@ class Target:
             except Exception as error:
                 raise TargetError(f"the check failed: {type(error).__name__}: {error}", where=where) from error
             if isinstance(answer, Split):
-                return _sensible(answer, region, where)
+                return _checked_split(answer, region, where)
             reason = answer_reason(answer, where)
             if reason is not None:
                 return reason
         return None
 
     def require(self) -> None:
-        """Make sure that what the code generator needs is there.
+        """Make sure that the code generator can work on this machine.
 
         Raises:
-            TargetError: If it is not; the message says what to install.
+            TargetError: If it cannot; the message says what to install.
         """
         if self._requires is not None:
             self._requires()
 
     def build(self, region: Node) -> Any:
-        """Return what the code generator makes of ``region``.
+        """Call the code generator for a region.
 
         Raises:
             TargetError: If there is no code generator, or it fails.
-            Decline: If it wants the region to go elsewhere.
+            Decline: If it declines the region.
         """
         if self._codegen is None:
             raise TargetError(
@@ -613,7 +615,7 @@ class Target:
             raise
         except MemoryError as error:
             raise MemoryLimitError(
-                f"there is not the memory to generate code: {error}",
+                f"there is not enough memory to generate code: {error}",
                 where=f"{self.name}, region {region.op}",
                 hint="Raise the limit of the process (ulimit -v), or compile where more memory is free.",
             ) from error
@@ -631,7 +633,7 @@ class Target:
         """Return the layout that a node wants; None for row-major.
 
         Raises:
-            TargetError: If the function that knows fails.
+            TargetError: If the target's function fails.
         """
         if self._layouts is None:
             return None
@@ -639,7 +641,7 @@ class Target:
             answer: str | None = self._asked(self._layouts, node)
         except Exception as error:
             raise TargetError(
-                f"the choice of a layout failed: {type(error).__name__}: {error}", where=f"{self.name} at {node.label}"
+                f"choosing a layout failed: {type(error).__name__}: {error}", where=f"{self.name} at {node.label}"
             ) from error
         return answer
 
@@ -649,7 +651,7 @@ class Target:
         return self._opener is not None
 
     def open_device(self, index: int) -> Any:
-        """Return the device of an index, open.
+        """Open the device with an index.
 
         Raises:
             TargetError: If the target has no devices.
@@ -661,7 +663,7 @@ class Target:
         return self._asked(self._opener, index)
 
     def load(self, blob: Any) -> Any:
-        """Return what the loader makes of a :class:`tinycomp.runtime.blob.Blob`: what runs the region.
+        """Call the loader for a :class:`tinycomp.runtime.blob.Blob`; return what runs the region.
 
         Raises:
             TargetError: If there is no loader, or it fails.
@@ -682,11 +684,11 @@ class Target:
     def compatible(self, version: str) -> Verdict:
         """Return what to do with a blob of this version.
 
-        Without a function that knows, blobs of the target's own version are used, of any version if it has none, and
-        others made anew.
+        If the target has no function for that, blobs of its own version are used, or of any version if it has none, and
+        others are rebuilt.
 
         Raises:
-            TargetError: If the function fails, or answers something else.
+            TargetError: If the function fails, or returns something else.
         """
         if self._compatibility is None:
             return "use" if self._loader is not None and self.version in (None, version) else "rebuild"
@@ -695,17 +697,17 @@ class Target:
             answer = self._compatibility(version)
         except Exception as error:
             raise TargetError(
-                f"the check of the version failed: {type(error).__name__}: {error}", where=where
+                f"the compatibility function failed: {type(error).__name__}: {error}", where=where
             ) from error
         if answer not in get_args(Verdict):
             raise TargetError(
-                "the check of the version gives no answer", where=where, expected="use, rebuild or refuse",
+                "the compatibility function gives no answer", where=where, expected="use, rebuild or refuse",
                 found=repr(answer),
             )  # fmt: skip
         return answer
 
     def _asked(self, function: Codegen, about: Any) -> Any:
-        """Return the answer of a function that may want the options."""
+        """Call a function, with the options if it has a second parameter."""
         takes_options = len(inspect.signature(function).parameters) > 1
         return function(about, self.options) if takes_options else function(about)
 
@@ -725,13 +727,13 @@ def _described(entry: Composite | CompositeGroup) -> Sequence[Composite]:
 
 
 def add_on_demand(target: Target, names: str, needs: Sequence[Sequence[Head]], add: Callable[[Target], object]) -> None:
-    """Let ``add`` add composites to ``target`` once there is a graph that they may match in.
+    """Let ``add`` add composites to ``target`` as soon as a graph comes in which they may match.
 
     Args:
-        target: The target; the composites come behind those that it has.
-        names: What they are called, in their order, separated by spaces.
-        needs: Every match of each of them holds one operator out of every set.
-        add: Adds them to the target that it is given, which has nothing else.
+        target: The target; the composites come after those that it has.
+        names: The names of the composites in order, separated by spaces.
+        needs: Sets of operators; every match of each composite holds an operator of every set.
+        add: A function that adds the composites to the target passed to it, which is empty.
     """
 
     def describe() -> Sequence[Composite]:

@@ -1,4 +1,4 @@
-"""Legalize: rewrite the layers that a target refuses as they stand, where it takes what comes out.
+"""Legalize: rewrite the layers that a target refuses into a form that it takes.
 
 >>> from tinycomp import Target, reject
 >>> from tinycomp.ir.text.parser import parse_graph
@@ -24,7 +24,7 @@ graph @main opset {"" = 17} (%x: float32[1, 2, 12, 12]) -> (%y) {
 >>> print(graph.remarks[0])
 decompose-strides: as it stands: strides [4, 4] above 2
 
-The rewrites are passes of their own, a file each, which a target names as data, with limits of its own.
+Each rewrite is a pass in a file of its own. A target names those that it wants as data, with its limits as arguments.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ __all__ = [
 ]  # fmt: skip
 
 LEGALISED = "as it stands"
-"""How remarks on layers begin that have been rewritten."""
+"""The beginning of remarks on layers that have been rewritten."""
 
 
 @dataclass(frozen=True)
@@ -89,13 +89,13 @@ class Legalize(Pass):
     """Rewrite the layers that a target refuses, with the legalising passes that it asks for.
 
     Targets name these passes as data: ``Target(legalize=[DecomposeStrides(3)])``. A layer is rewritten only if the
-    target refuses a part of it as it stands and takes all of what comes out: by one of the passes, or by several on top
-    of each other, in the target's order. So no other target finds a layer in a form that is worse for it. A remark says
-    what the target had against it. Passes that work on more than single layers run wherever they can.
+    target refuses a part of it and takes all of the result, so that no other target gets the layer in a worse form.
+    Single passes are tried first, then all of them one after the other, in the target's order. A remark says why the
+    target refused the layer. Passes that work on more than single layers run wherever they can.
 
     Attributes:
         target: The target, or its name.
-        policy: Which nodes no target may have; the target has a policy of its own, too.
+        policy: Says which nodes no target may have; the target has a policy of its own as well.
     """
 
     target: Target | str
@@ -115,7 +115,7 @@ class Legalize(Pass):
 
 
 class _Turn:
-    """One target's turn in one scope."""
+    """Legalise for one target in one scope."""
 
     def __init__(self, graph: Graph, target: Target, policy: Policy, remarks: list[Remark]) -> None:
         self.graph, self.target, self.remarks = graph, target, remarks
@@ -182,7 +182,7 @@ class _Turn:
 
 
 def apply(graph: Graph, node: Node, passes: Sequence[Legalization]) -> list[str]:
-    """Rewrite an operator's layer, and what comes out, by passes in order; return the names of those that could."""
+    """Rewrite an operator's layer, and the results, by passes in order; return the names of those that applied."""
     done: dict[str, None] = {}
     active = [node]
     for each in passes:

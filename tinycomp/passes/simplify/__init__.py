@@ -1,4 +1,4 @@
-"""Simplify: the rewrites that are right on every machine.
+"""Simplify: rewrites that are right for every target.
 
 >>> from tinycomp.ir.text.parser import parse_graph
 >>> graph = parse_graph('''
@@ -24,8 +24,8 @@ graph @main opset {"" = 17} (%x: float32[N, 1, 4, 4]) -> (%y) {
   %y: float32[N, 16] = Reshape@14(%b, %y_shape) from ["flatten"]
 }
 
-The rules stand beside this file, a file per subject. None of them computes anything twice, and
-none changes NaN, infinities or rounding by more than a different order of the same operations does.
+The rules are in the files beside this one, a file per subject. No rule computes anything twice, and none changes NaN,
+infinities or rounding by more than another order of the same operations would.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ HIDING: tuple[Rule, ...] = (
     no_ops.sum_to_add, no_ops.name_type, no_ops.merge_clamps, *movement.RULES, *affine.RULES, *quantized.RULES,
     *classical.RULES, *sequences.RULES,
 )  # fmt: skip
-"""The rules that put operators in the place of others; what the others leave out, nobody misses."""
+"""The rules that replace operators by others; the remaining rules only remove nodes, which no pattern asks for."""
 _ENGINE = Engine(RULES, claimed=False)
 _PLAIN_ENGINE = Engine([rule for rule in RULES if rule not in HIDING], claimed=False)
 
@@ -55,16 +55,16 @@ class Simplify(Pass):
     """Apply every rule until none applies, in the graph and in the bodies of unclaimed nodes; claimed nodes stay.
 
     Attributes:
-        hiding: Whether to apply the rules that put operators in the place of others as well.
+        hiding: Whether to apply also the rules that replace operators by others, and so hide them from patterns.
     """
 
     hiding: bool = True
 
     def run(self, graph: Graph) -> bool:
-        """Run the engine until nothing is left to do.
+        """Run the engine until nothing changes.
 
-        A rule may wait for another reader of its operand to go away. So what is dead goes first, and a run that changed
-        something is followed by another one, which for most graphs finds nothing.
+        Some rules need a value that has no other reader. So dead nodes are removed first, and a run that changed
+        something is followed by another one, which finds nothing in most graphs.
         """
         sweep = EliminateDeadCode()
         changed = sweep.run(graph)

@@ -30,7 +30,7 @@ def _known_dtypes(node: Node) -> Verdict:
     """Check that there is no operand of which nobody knows what its elements are."""
     for index, value in enumerate(node.inputs):
         if value is not None and value.dtype == UNKNOWN_DTYPE:
-            return reject(f'nobody knows the element type of operand {index} ("{value.name}")')
+            return reject(f'the element type of operand {index} ("{value.name}") is unknown')
     return True
 
 

@@ -110,7 +110,7 @@ def _fits(check: Check, channel_axis: int = -1) -> Callable[[Match], Verdict]:
     def fits(match: Match) -> Verdict:
         unknown = next((value for value in match.free if value.dtype == UNKNOWN_DTYPE), None)
         if unknown is not None:
-            return reject(f'nobody knows the element type of "{unknown.name}"')
+            return reject(f'the element type of "{unknown.name}" is unknown')
         anchor = next(n for n in match.matched if n.op in ANCHORS)
         verdict = check(anchor)
         return verdict if isinstance(verdict, Remark) else _adds(match, anchor, channel_axis)

@@ -72,7 +72,7 @@ def _judge_of(op: str, constraint: Constraint) -> Callable[[Node, Any], Verdict]
         elif dtype in REAL:
             rule = None
         if rule is None:
-            return reject(f"{dtype} is not among the numbers that it computes {op} of")
+            return reject(f"it does not compute {op} of {dtype}")
         verdict = rule.check(node)
         return verdict if verdict is not True else constraint((node,), options)
 

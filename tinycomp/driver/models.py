@@ -1,0 +1,165 @@
+"""Models as graphs: every form that a caller may have a model in becomes a graph that the compilation owns."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from tinycomp.driver.lowering import constants_of
+from tinycomp.errors import ModelError, TinycompWarning
+from tinycomp.frontend import ModelSource, Shapes, bounds_of, checked_shapes, fixed_symbols
+from tinycomp.frontend.naming import name_outputs_apart
+from tinycomp.ir.graph import Graph
+from tinycomp.ir.text.literals import AbsentArray
+from tinycomp.ir.types import Dim, TensorType, substitute
+from tinycomp.memory.constants import check_files, is_evictable
+from tinycomp.ops.typing import retype, use_records
+
+Model = str | os.PathLike[str] | bytes | onnx.ModelProto | Graph
+
+
+def load_graph(model: Model, shapes: Shapes | None = None) -> Graph:
+    """Return a new graph of a model, with a symbol for every dimension of an input that has no name.
+
+    Raises:
+        ModelError: If the model is not valid or ``shapes`` does not fit it.
+    """
+    return _imported(model, shapes, mapped=False)
+
+
+def _imported(model: Model, shapes: Shapes | None, mapped: bool) -> Graph:
+    """Return a model as :func:`load_graph` does; with ``mapped``, large weights stay in its file for now."""
+    return graph_of(model if isinstance(model, Graph) else ModelSource.of(model, mapped=mapped), shapes)
+
+
+def graph_of(source: ModelSource | Graph, shapes: Shapes | None) -> Graph:
+    """Return what :func:`load_graph` does, for a model whose form is known already.
+
+    Raises:
+        ModelError: If the model is not valid or ``shapes`` does not fit it.
+    """
+    if isinstance(source, Graph):
+        graph = source.clone()
+        _refuse_absent(graph)
+        _own_arrays(graph)
+        use_records(graph)
+        name_outputs_apart(graph)
+        if shapes:
+            _give_shapes(graph, shapes)
+    else:
+        graph = source.graph(shapes)
+    named = [_with_symbols(v.name, v.type) for v in graph.inputs]
+    if named != [v.type for v in graph.inputs]:
+        retype(graph, named)
+    if shapes:
+        graph.bounds.update(bounds_of(graph, shapes))
+    return graph
+
+
+def _refuse_absent(graph: Graph) -> None:
+    absent = next((v for v in constants_of(graph) if isinstance(v.const, AbsentArray)), None)
+    if absent is not None:
+        raise ModelError(
+            "the elements of a constant are missing", where=f'graph "{graph.name}", "{absent.name}"',
+            hint="The graph of a loaded module may hold only types and hashes: use the graph from before saving.",
+        )  # fmt: skip
+
+
+def _own_arrays(graph: Graph) -> None:
+    """Copy the arrays that a user may still write to, so that writing does not change the module."""
+    copies: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+
+    def own(array: np.ndarray) -> np.ndarray:
+        if not array.flags.writeable:
+            return array
+        if id(array) not in copies:
+            copy = array.copy()
+            copy.flags.writeable = False
+            copies[id(array)] = array, copy
+        return copies[id(array)][1]
+
+    for value in constants_of(graph):
+        if value.const is not None:
+            value.const = own(value.const)
+    graph.defaults = {name: own(array) for name, array in graph.defaults.items()}
+
+
+def _give_shapes(graph: Graph, shapes: Shapes) -> None:
+    declared = {v.name: v.type for v in graph.inputs}
+    given = checked_shapes(declared, shapes, f'graph "{graph.name}"')
+    sizes = fixed_symbols(declared, given)
+    retype(graph, [given.get(name) or substitute(type_, sizes) for name, type_ in declared.items()])
+
+
+def _with_symbols(name: str, type_: Any) -> Any:
+    if not isinstance(type_, TensorType) or type_.shape is None:
+        return type_
+    dims: tuple[Dim, ...] = tuple(f"{name}.{i}" if d is None else d for i, d in enumerate(type_.shape))
+    return dataclasses.replace(type_, shape=dims)
+
+
+def copied(graph: Graph) -> Graph:
+    """Return a copy of a partitioned graph for the user; it shares the arrays of constants.
+
+    Raises:
+        ModelError: If the file that holds constants has changed.
+    """
+    check_files(constants_of(graph))
+    return graph.clone()
+
+
+_MOST_KEPT = 16_000_000
+"""Most bytes of original weights that a module keeps in memory in case the user asks for advice."""
+
+
+@dataclass(frozen=True)
+class Original:
+    """Keep a model as it was before the passes, which advice is tried on; large models are not kept.
+
+    Attributes:
+        kept: The source to import again, or a graph where the caller may change the source; None for a large model.
+        shapes: The shapes that the caller gave.
+    """
+
+    kept: ModelSource | Graph | None
+    shapes: Shapes | None
+
+    @classmethod
+    def of(cls, model: Model, source: ModelSource | Graph, graph: Graph, shapes: Shapes | None) -> Original:
+        """Return what to keep of a model, given its source and the graph made of it."""
+        if isinstance(source, ModelSource) and not isinstance(model, onnx.ModelProto):
+            return cls(source if source.nbytes <= _MOST_KEPT else None, shapes)
+        return cls(graph.clone() if _is_light(graph) else None, shapes)
+
+    def again(self, model: Model | None) -> Graph:
+        """Return a new graph of the model, which the caller must give if it was not kept.
+
+        Raises:
+            ModelError: If it was neither kept nor given.
+        """
+        if model is not None:
+            return _imported(model, self.shapes, mapped=True)
+        if self.kept is None:
+            raise ModelError(
+                "the module has not kept the model, because its weights are large", where="advice",
+                expected="the model as an argument",
+                hint="Write report.advice(model), or compile the model from its file.",
+            )  # fmt: skip
+        if isinstance(self.kept, Graph):
+            return copied(self.kept)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TinycompWarning)  # the first import has given them
+            graph = graph_of(self.kept, self.shapes)
+        check_files(constants_of(graph))
+        return graph
+
+
+def _is_light(graph: Graph) -> bool:
+    arrays = (v.const for v in constants_of(graph) if v.const is not None and is_evictable(v.const))
+    return sum(array.nbytes for array in arrays) <= _MOST_KEPT
