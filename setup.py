@@ -37,7 +37,12 @@ class BuildRuntime(build_ext):
                 return [path for paths in pool.map(compile_one, sources) for path in paths]
 
         self.compiler.compile = compile_in_parallel
+        flags, kept = " ".join([*build_ffi.compile_flags(), *build_ffi.isas()]), Path(self.build_temp, "flags")
+        if not kept.exists() or kept.read_text(encoding="utf-8") != flags:
+            self.force = True  # what is there was built for other instruction sets, or with other checks
         super().build_extensions()
+        self.mkpath(self.build_temp)
+        kept.write_text(flags, encoding="utf-8")
 
     def get_libraries(self, ext):
         """Name what an extension is linked with: on Windows Python's stable interface is a library of its own."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 import tinycomp
 from tests.targets.c.harness import Case, Const, assert_close, compile_for, make_model
+from tinycomp.errors import TinycompError
 from tinycomp.ops.contraction import contraction_order
 from tinycomp.runtime.module import Module
 
@@ -189,3 +192,28 @@ def test_several_operands_are_contracted_in_the_cheapest_order():
     order = contraction_order(many, ["a", "k"], {chr(97 + i): 2 + i for i in range(11)})
     assert len(order) == 9
     assert order[0] == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "attrs"),
+    [
+        ("DFT", {"x": (TensorProto.FLOAT, [3, 2**63 - 1, 1])}, {"axis": 1}),
+        ("DFT", {"x": (TensorProto.FLOAT, [3, 2**62 - 57, 2])}, {"axis": 1, "inverse": 1}),
+        (
+            "MatMulInteger",
+            {
+                "a": (TensorProto.UINT8, [1, 2**33]), "b": (TensorProto.UINT8, [2**33, 1]),
+                "i": (TensorProto.UINT8, ["N"]), "j": (TensorProto.UINT8, [1]),
+            },
+            {},
+        ),
+    ],
+)  # fmt: skip
+def test_no_definition_counts_to_a_size_of_the_model(op: str, inputs: dict[str, Any], attrs: dict[str, Any]) -> None:
+    """It would take minutes, or for ever."""
+    values = [helper.make_tensor_value_info(name, *type_) for name, type_ in inputs.items()]
+    node = helper.make_node(op, list(inputs), ["y"], **attrs)
+    graph = helper.make_graph([node], "g", values, [onnx.ValueInfoProto(name="y")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)])
+    with contextlib.suppress(TinycompError):
+        tinycomp.compile(model, "c")

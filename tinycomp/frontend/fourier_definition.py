@@ -56,6 +56,8 @@ def _times(body: Body, op: str, x: _Complex, factor: tuple[Array, Array], left: 
 
 def _transformed(body: Body, x: _Complex, n: int, kept: int, sign: int) -> _Complex | None:
     """Transform the last axis, which has ``n`` elements, and keep the first results."""
+    if n > _LONGEST**2:
+        return None  # nor is it worth looking for factors
     a, b = _factors(n)
     if n <= _DIRECT or b == 1:
         return None if n > _LONGEST else _times(body, "MatMul", x, _root(n, kept, n, sign))

@@ -23,6 +23,8 @@ from tinycomp.ops.spatial import make_window
 
 EXACT_TERMS = 256
 """So many products of two differences of 8-bit numbers have a sum that float32 holds exactly."""
+_LONGEST = 1 << 20
+"""Sums of more products than these would be defined in too many parts."""
 
 
 def _is_special(node: Node) -> bool:
@@ -91,6 +93,8 @@ def _product(body: Body, left: tuple[Value, Value | None], right: tuple[Value, V
     for (value, point), shape, per in zip((left, right), shapes, ([-1, 1], [-1]), strict=True):
         assert shape is not None
         point_shape = shape_of(point)
+        if shape[-1] > _LONGEST and shape is shapes[0]:
+            return None
         if point is not None and (point_shape is None or len(point_shape) > 1):
             return None
         one = point_shape is None or math.prod(point_shape) == 1
@@ -105,7 +109,7 @@ def _conv_integer(body: Body, node: Node, operands: Sequence[Value | None]) -> V
     shape, filters = shape_of(x), shape_of(w)
     if x is None or w is None or shape is None or filters is None or not {dtype_of(x), dtype_of(w)} <= BYTES:
         return None
-    if math.prod(filters[2:]) > MOST_TAPS:
+    if math.prod(filters[2:]) > MOST_TAPS or math.prod(filters[1:]) > _LONGEST:
         return None
     keys = ("strides", "dilations", "pads", "auto_pad")
     geometry = {k: node.attrs[k] for k in keys if k in node.attrs}
