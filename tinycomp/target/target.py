@@ -64,14 +64,17 @@ class Decline(TinycompError):  # noqa: N818 - what a code generator does, not wh
 
     Args:
         reason: Why not, as one clause for the reader.
+        places: Where the nodes that it cannot do stand in the region's body, if the target keeps the others.
 
     Attributes:
         reason: The same.
+        places: The same; empty if it declines the whole region.
         region: The region, once the code generator has been left.
     """
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, places: Sequence[int] = ()) -> None:
         self.reason = reason
+        self.places = tuple(places)
         self.region: Node | None = None
         super().__init__(
             f"the code generator declined a region: {reason}",
@@ -79,8 +82,8 @@ class Decline(TinycompError):  # noqa: N818 - what a code generator does, not wh
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle by the reason; the region stays behind."""
-        return Decline, (self.reason,)
+        """Pickle by the reason and the places; the region stays behind."""
+        return Decline, (self.reason, self.places)
 
 
 @dataclass(frozen=True, slots=True)
