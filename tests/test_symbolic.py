@@ -188,6 +188,35 @@ def test_limits_of_quotients(top, limits):
         assert bounds((symbol("n") + top) // symbol("m")) == limits
 
 
+N, M = symbol("n"), symbol("m")
+
+
+@pytest.mark.parametrize(
+    ("value", "limits"),
+    [
+        (N % 4, (0, 3)),
+        (4 - N % 4, (1, 4)),
+        ((8 - N % 8) % 8, (0, 7)),
+        (N % 4 + M % 3, (0, 5)),
+        (N - (7 * N) // 8, (0, None)),
+        (N - minimum(N, M), (0, None)),
+        (maximum(N, M) - N, (0, None)),
+        (minimum(N, M) - N, (None, 0)),
+    ],
+    ids=str,
+)
+def test_limits_of_what_a_division_or_a_minimum_leaves(value, limits):
+    assert bounds(value) == limits
+
+
+def test_a_size_that_is_filled_up_is_one_that_is_rounded_up():
+    assert N + (8 - N % 8) % 8 == rounded_up(N, 8) == 8 * ((N + 7) // 8)
+    assert (-N) // 8 == -((N + 7) // 8)
+    assert maximum(0, rounded_up(N, 8) - minimum(2, rounded_up(N, 8))) + minimum(2, rounded_up(N, 8)) == rounded_up(
+        N, 8
+    )
+
+
 @given(SIZES, SIZES, POINTS)
 def test_decisions_hold_for_all_sizes(a, b, point):
     for decide in (operator.ge, operator.gt, operator.le, operator.lt):

@@ -643,6 +643,9 @@ def _divided_by_number(top: Size, bottom: int) -> Size:
         return top // bottom
     if bottom < 0:
         return _divided_by_number(-top, -bottom)
+    divided = [factor for monomial, factor in top._terms if monomial and factor % bottom]
+    if divided and max(divided) < 0:
+        return -_divided_by_number(bottom - 1 - top, bottom)  # rounded up: what is divided has no negative terms
     whole = {monomial: factor // bottom for monomial, factor in top._terms}
     rest = _made({monomial: factor % bottom for monomial, factor in top._terms})
     return _made(whole) + _proper_fraction(rest, bottom)
@@ -756,10 +759,52 @@ def bounds(value: Size) -> tuple[int | None, int | None]:
             first, last = last, first
         low = None if low is None or first is None else low + first
         high = None if high is None or last is None else high + last
+    low, high = _narrowed(value, low, high)
     if len(assumed.found) >= _MOST_FOUND:
         assumed.found.clear()
     assumed.found[value] = low, high
     return low, high
+
+
+def _narrowed(value: Expression, low: int | None, high: int | None) -> tuple[int | None, int | None]:
+    """Narrow limits by what a function says about its own operands, where these then cancel.
+
+    A quotient ``top//d`` is ``(top - r)/d`` with a remainder ``r`` from 0 to ``d - 1``, so ``n - 4*(n//4)`` is from 0
+    to 3, however large ``n`` is; a minimum is at most each of its operands, so ``n - min(n, m)`` is at least 0.
+    """
+    for monomial, factor in value._terms:
+        if len(monomial) != 1 or monomial[0][1] != 1:
+            continue
+        atom = monomial[0][0]
+        if atom.kind == "//" and isinstance(divisor := atom.operands[1], int):
+            common = math.gcd(divisor, factor)
+            times, remainders = divisor // common, -factor // common
+            least, most = _bounds_without(value, monomial, times, remainders * -atom.operands[0])
+            below, above = min(remainders * (divisor - 1), 0), max(remainders * (divisor - 1), 0)
+            low = _higher(low, None if least is None else -(-(least + below) // times))
+            high = _lower(high, None if most is None else (most + above) // times)
+        elif atom.kind in ("min", "max"):
+            for operand in atom.operands:
+                least, most = _bounds_without(value, monomial, 1, factor * operand)
+                if (atom.kind == "max") == (factor > 0):
+                    low = _higher(low, least)
+                else:
+                    high = _lower(high, most)
+    return low, high
+
+
+def _bounds_without(value: Expression, monomial: _Monomial, times: int, instead: Size) -> tuple[int | None, int | None]:
+    """Return the limits of ``times * value`` with something else for one of its terms, if terms then cancel."""
+    rest = times * _made({other: factor for other, factor in value._terms if other != monomial}) + instead
+    return bounds(rest) if len(_terms_of(rest)) < len(value._terms) else (None, None)
+
+
+def _higher(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else max(a, b)
+
+
+def _lower(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else min(a, b)
 
 
 def _scaled(value: int | None, factor: int) -> int | None:

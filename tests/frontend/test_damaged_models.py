@@ -181,7 +181,7 @@ def test_a_range_of_more_numbers_than_its_type_has() -> None:
         tinycomp.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)], ir_version=10), "c")
 
 
-@pytest.mark.parametrize("dims", ["8", "2, 8"])
+@pytest.mark.parametrize("dims", ["8", "2, 8, 1, 1"])
 def test_frames_of_a_signal_of_other_dimensions(dims: str) -> None:
     text = f"m (float[{dims}] x, int64 step, int64 length) => (float[a, b, c, 2] y) {{ y = STFT(x, step, , length) }}"
     with pytest.raises(ModelError, match=r"the signal has other dimensions; expected \[batch, length, 1 or 2\]"):

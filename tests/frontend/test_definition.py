@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 import tinycomp
 from tests.targets.c.harness import Case, Const, assert_close, compile_for, make_model
-from tinycomp.errors import TinycompError
+from tinycomp.errors import ExecutionError, TinycompError
 from tinycomp.ops.contraction import contraction_order
 from tinycomp.runtime.module import Module
 
@@ -59,6 +59,7 @@ CASES = [
     Case("DFT", [reals(3, 331, 2)], {"axis": 1}, opset=19, **CLOSE),
     Case("STFT", [reals(2, 100, 1), Const(np.array(8)), Const(reals(16))], {"onesided": 1}, opset=17, **CLOSE),
     Case("STFT", [reals(1, 100, 2), Const(np.array(8)), None, Const(np.array(20))], {"onesided": 0}, opset=17, **CLOSE),
+    Case("STFT", [reals(2, 100), Const(np.array(8)), Const(reals(16))], {"onesided": 1}, opset=17, **CLOSE),
     Case("Gemm", [reals(3, 4), reals(4, 5), reals(1, 5)], {"alpha": 0.5, "beta": 2.0}, **CLOSE),
     Case("Gemm", [reals(4, 3), reals(5, 4), reals(3, 1)], {"transA": 1, "transB": 1}, **CLOSE),
     Case("DFT", [reals(2, 6, 2), Const(np.array(9)), Const(np.array(1))], {"inverse": 1, "onesided": 1}, opset=20,
@@ -183,6 +184,22 @@ def test_sizes_that_only_a_run_shows(op: str, shapes: list[tuple[int, ...]], att
         }
         operands = [*grown.values(), *map(Const, known.values())]
         assert_same(Case(op, operands, attrs, **CLOSE), module)
+
+
+@pytest.mark.parametrize("last", [[], [1], [2]])
+def test_frames_of_a_signal_whose_length_a_run_shows(last: list[int]):
+    known = {"step": np.array(8), "window": reals(16)}
+    node = helper.make_node("STFT", ["x0", "step", "window"], ["y"], name="node")
+    dims = {"x0": ["batch", "samples", *last]}
+    module = tinycomp.compile(
+        make_model([node], {"x0": reals(1, 16, *last)}, known, ["y"], opset=17, symbolic=dims), "c"
+    )
+    assert module.outputs[0].shape == ("batch", "max(0, samples - 16)//8 + 1", 9, 2)
+    for batch, samples in ((2, 100), (1, 16), (3, 23)):
+        x = reals(batch, samples, *last)
+        assert_same(Case("STFT", [x, *map(Const, known.values())], opset=17, **CLOSE), module)
+    with pytest.raises(ExecutionError, match="an index is out of range"):
+        module(reals(1, 15, *last))
 
 
 def test_several_operands_are_contracted_in_the_cheapest_order():

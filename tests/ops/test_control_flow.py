@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
+import tinycomp
 from tests.ops.harness import run_ours
 from tinycomp.errors import ExecutionError, ModelError, ParseError
 from tinycomp.ir.text.parser import parse_graph
@@ -23,6 +25,21 @@ def flag(value):
 def test_if_passes_all_captures_to_either_branch(cond, want):
     attrs = {"then_branch": lambda a, b: (a + b,), "else_branch": lambda a, b: (a * b,), "captures": 2}
     assert run_ours("If", [flag([cond]), i64(2), i64(3)], attrs)[0] == want
+
+
+def test_an_if_that_sizes_decide_has_the_type_of_the_branch_it_takes():
+    """PyTorch's older exporter asks so before a Squeeze."""
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["": 17]>
+        m (float[n, 1] x, float[n, k] z) => (y, w) <int64 at = {1}, int64 one = {1}, int64[1] axis = {1}> {
+            s = Shape(x)  d = Gather(s, at)  c = Equal(d, one)
+            y = If (c) <then_branch = t () => (float[a] b) { b = Squeeze(x, axis) },
+                        else_branch = e () => (float[a, b] f) { f = Identity(x) }>
+            s2 = Shape(z)  d2 = Gather(s2, at)  c2 = Equal(d2, one)
+            w = If (c2) <then_branch = t () => (float[a] g) { g = Squeeze(z, axis) },
+                         else_branch = e () => (float[a, b] h) { h = Identity(z) }>
+        }""")
+    graph = tinycomp.from_onnx(model)
+    assert [str(value.type) for value in graph.outputs] == ["float32[n]", "float32[...]"]
 
 
 def test_if_returns_several_outputs_and_sequences():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tinycomp.driver.lowering import Lowering
 from tinycomp.ir.graph import Graph, Node
+from tinycomp.passes.edits import joined_sources
 from tinycomp.passes.merge_regions import MergeRegions
 from tinycomp.passes.offer_to_target import GivenBack
 from tinycomp.passes.partition_graph import PartitionGraph
@@ -26,14 +27,18 @@ def replace_declined(graph: Graph, target: str, lowering: Lowering, given_back: 
     Raises:
         TargetError: If a code generator, a rule or a check fails.
     """
+    keeps_nodes = False
     for scope, node in _regions(graph, {target}):
         try:
             lowering.region(node)
         except Decline as declined:
-            graph.remarks.append(Remark(STAGE, node.sources, target, "", f"declined: {declined.reason}"))
             lowering.forget(node)
-            given_back.add(scope, scope.inline(node), target)
-    if not given_back.offer(graph):
+            nodes = scope.inline(node)
+            cannot = [nodes[place] for place in declined.places] or nodes
+            keeps_nodes |= len(cannot) < len(nodes)
+            graph.remarks.append(Remark(STAGE, joined_sources(*cannot), target, "", f"declined: {declined.reason}"))
+            given_back.add(scope, cannot, target)
+    if not given_back.offer(graph) and not keeps_nodes:
         return
     names = [t.name for t in given_back.targets]
     for scope, node in _regions(graph, {*names[names.index(target) :]} - {target}):

@@ -268,15 +268,18 @@ def _stft(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | N
     """Define it as the transform of frames, which are gathered and weighted by the window."""
     x, window = operands[0], operands[2]
     step, length = (_known_or_given(body, node, operands, index) for index in (1, 3))
-    shape, weights = shape_of(x), shape_of(window)
-    if x is None or shape is None or len(shape) != 3 or step is None or (length is None and window is None):
+    weights = shape_of(window)
+    if x is None or x.rank not in (2, 3) or step is None or (length is None and window is None):
         return None
     n = _length(length) if length is not None else weights[0] if weights else None
     onesided = bool(node.attrs.get("onesided", 1))
-    if n is not None and (n < 1 or shape[1] < n or (weights is not None and weights != (n,))):
+    samples = (x.shape or ())[1]
+    one = body.const(np.int64(1))
+    count = body.const(np.int64(samples)) if isinstance(samples, int) else body("Gather", body("Shape", x), one)
+    if n is not None and (n < 1 or (isinstance(samples, int) and samples < n) or weights not in (None, (n,))):
         return None
-    parts = _parts(body, x)
-    places = _frames(body, shape[1], n, step, length)
+    parts = _parts(body, x) if x.rank == 3 else (x, None)
+    places = _frames(body, count, n, step, length)
     if parts is None or places is None:
         return None
     re, im = (None if v is None else body("Gather", v, places, axis=1) for v in parts)
@@ -290,8 +293,8 @@ def _stft(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | N
     return None if found is None else _joined(body, found)
 
 
-def _frames(body: Body, samples: int, n: int | None, step: Value, length: Value | None) -> Value | None:
-    """Return the places of the samples of every frame."""
+def _frames(body: Body, samples: Value, n: int | None, step: Value, length: Value | None) -> Value | None:
+    """Return the places of the samples of every frame; a signal that is too short has one, which ends behind it."""
     by = _length(step)
     if by is not None and by < 1:
         return None
@@ -303,7 +306,7 @@ def _frames(body: Body, samples: int, n: int | None, step: Value, length: Value 
         return None
     steps = body.reshape(body.cast(step, "int64"), [])
     zero, one = body.const(np.int64(0)), body.const(np.int64(1))
-    last = body("Div", body("Sub", body.const(np.int64(samples)), wide), steps)
+    last = body("Div", body("Max", body("Sub", samples, wide), zero), steps)
     firsts = body("Mul", body("Range", zero, body("Add", last, one), one), steps)
     return body("Add", body("Unsqueeze", firsts, body.ints(1)), body("Range", zero, wide, one))
 

@@ -34,14 +34,14 @@ def _quotient(a: Size, b: Size) -> Size:
     if isinstance(a, int) and isinstance(b, int):
         quotient = abs(a) // abs(b)
         return quotient if (a < 0) == (b < 0) else -quotient
-    if not (a >= 0 and b > 0):
+    if not (a >= 0 and b >= 0):
         raise UndecidedError("a quotient that may be negative")
-    return a // b
+    return a // b  # a divisor that is 0 in a run is the run's mistake
 
 
 def _remainder(a: Size, b: Size) -> Size:
     """Return the remainder of a division where both of ONNX's are the same."""
-    if not (a >= 0 and b > 0):
+    if not (a >= 0 and b >= 0):
         raise UndecidedError("a remainder that may be negative")
     return a % b
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tinycomp import symbolic
 from tinycomp.errors import ExecutionError, ModelError
 from tinycomp.ir.graph import Node
 from tinycomp.ir.types import Dim, TensorType, Type, tensor
@@ -23,10 +24,10 @@ def _stft_types(node: Node) -> list[Type]:
             "the window is no vector", where=f"node {node.label} (STFT)", expected="[frame length]",
             found=str(window.type),
         )  # fmt: skip
-    if signal.shape is not None and len(signal.shape) != 3:
+    if signal.shape is not None and len(signal.shape) not in (2, 3):
         raise ModelError(
-            "the signal has other dimensions", where=f"node {node.label} (STFT)", expected="[batch, length, 1 or 2]",
-            found=str(signal),
+            "the signal has other dimensions", where=f"node {node.label} (STFT)",
+            expected="[batch, length, 1 or 2], or [batch, length] of real numbers", found=str(signal),
         )  # fmt: skip
     length: Dim = None
     if given is not None:
@@ -38,8 +39,9 @@ def _stft_types(node: Node) -> list[Type]:
     bins: Dim = None
     if isinstance(length, int) and length > 0:
         bins = length // 2 + 1 if node.attrs.get("onesided", 1) else length
-        if step is not None and scalar_int(step) > 0 and isinstance(samples, int) and samples >= length:
-            frames = (samples - length) // scalar_int(step) + 1
+        if step is not None and scalar_int(step) > 0 and samples is not None:
+            more = symbolic.maximum(symbolic.size(samples) - length, 0)  # a run refuses a signal that is too short
+            frames = symbolic.dimension(more // scalar_int(step) + 1)
     return [TensorType(signal.dtype, (batch, frames, bins, 2))]
 
 
@@ -54,10 +56,13 @@ def stft(
 ) -> Array:
     """Return the transforms of all whole frames of signals [batch, length, 1 or 2] as [batch, frames, bins, 2].
 
+    A signal [batch, length] is real: PyTorch's older exporter writes it so.
+
     Raises:
         ExecutionError: If frames have no length or no step, or are longer than the signal.
     """
     step = scalar_int(frame_step)
+    signal = signal[..., None] if signal.ndim == 2 else signal
     length = len(window) if frame_length is None and window is not None else 0
     length = scalar_int(frame_length) if frame_length is not None else length
     if signal.ndim != 3 or signal.shape[2] not in (1, 2) or step < 1 or not 1 <= length <= signal.shape[1]:

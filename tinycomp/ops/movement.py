@@ -562,10 +562,10 @@ def by_direction(step: Size, forwards: Size, backwards: Size) -> Size:
 
 def slice_bound(bound: Size, step: Size, size: Size) -> Size:
     """Return where a slice's start or end lies inside a dimension, counted from its start; -1 is before the first."""
-    if isinstance(bound, int):
-        bound = max(-_FAR, min(bound, _FAR))
     low, high = bounds(bound)
-    if low is not None and low >= 0:
+    if isinstance(bound, int) and abs(bound) >= _FAR:
+        place: Size = size if bound > 0 else -1
+    elif low is not None and low >= 0:
         place = bound
     elif high is not None and high < 0:
         place = bound + size

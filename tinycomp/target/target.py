@@ -64,14 +64,17 @@ class Decline(TinycompError):  # noqa: N818 - not an error of the user's, but an
 
     Args:
         reason: The reason, as one clause for the report.
+        places: Where the nodes that it cannot compile stand in the region's body, if the target keeps the others.
 
     Attributes:
         reason: The reason.
+        places: The places; empty if it declines the whole region.
         region: The region; set where the exception leaves the code generator.
     """
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, places: Sequence[int] = ()) -> None:
         self.reason = reason
+        self.places = tuple(places)
         self.region: Node | None = None
         super().__init__(
             f"the code generator declined a region: {reason}",
@@ -79,8 +82,8 @@ class Decline(TinycompError):  # noqa: N818 - not an error of the user's, but an
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the reason without the region."""
-        return Decline, (self.reason,)
+        """Pickle the reason and the places without the region."""
+        return Decline, (self.reason, self.places)
 
 
 @dataclass(frozen=True, slots=True)

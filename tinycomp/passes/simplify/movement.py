@@ -210,6 +210,31 @@ def _repeated_indices(graph: Graph, node: Node, axis: int) -> Value | None:
     return graph.add("Reshape", [source, shape], outputs=[graph.fresh(name)], at=node, sources=node.sources).output
 
 
+@rule("NonZero")
+def places_of_ones(graph: Graph, node: Node) -> bool:
+    """Replace the places of what is not 0 in a vector that is nowhere 0 by a Range: its length follows from sizes.
+
+    PyTorch's older exporter counts so where it indexes by several tensors, or views by strides.
+    """
+    ones = producer(node.inputs[0], "ConstantOfShape")
+    length = None if ones is None else ones.operand(0)
+    if ones is None or length is None or length.static_shape != (1,) or version_of(graph, "Range") < 11:
+        return False
+    value = ones.attrs.get("value")
+    if value is None or not np.asarray(value).reshape(-1)[0]:
+        return False
+    sources = joined_sources(ones, node)
+
+    def add(op: str, *inputs: Value, **attrs: int) -> Node:
+        name = graph.fresh(f"{node.output.name}_{op.lower()}")
+        return graph.add(op, list(inputs), attrs, outputs=[name], at=node, sources=sources)
+
+    limit = add("Reshape", length, graph.add_const(np.zeros(0, np.int64), "scalar")).output
+    zero, one = (graph.add_const(np.array(number, np.int64), name) for number, name in ((0, "zero"), (1, "one")))
+    places = add("Range", zero, limit, one).output
+    return take_over(graph, node, add("Reshape", places, graph.add_const(np.array([1, -1], np.int64), "row")))
+
+
 _WINDOWED = ("Conv", "ConvInteger", "MaxPool", "AveragePool", "LpPool", "QLinearConv")
 _WEIGHT = {"Conv": 1, "ConvInteger": 1, "QLinearConv": 3}
 
@@ -316,5 +341,5 @@ def _fill(pad: Node) -> float | None:
 
 RULES = (
     merge_transposes, transpose_to_reshape, merge_views, transpose_of_matrices, constant_expand, gather_all_to_reshape,
-    gather_elements_to_slices, scatter_elements_to_slices, explicit_pads, merge_pad,
+    gather_elements_to_slices, scatter_elements_to_slices, places_of_ones, explicit_pads, merge_pad,
 )  # fmt: skip

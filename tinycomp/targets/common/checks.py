@@ -119,12 +119,29 @@ def operand(node: Node, index: int) -> Value | None:
     return node.inputs[index] if index < len(node.inputs) else None
 
 
+class UnsizedError(Exception):
+    """Raised where a lowering needs sizes that are not known.
+
+    Attributes:
+        value: What they are not known of.
+    """
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+        super().__init__(f'the sizes of "{value.name}" are not known: {value.type}')
+
+
 def sized_type(value: Value) -> tuple[TensorType, tuple[Size, ...]]:
-    """Return the type of a value and its shape; during lowering every dimension is a number or an expression."""
+    """Return the type of a value and its shape; during lowering every dimension is a number or an expression.
+
+    Raises:
+        UnsizedError: If a dimension is none, because its expression would be too long.
+    """
     type_ = value.type
     assert isinstance(type_, TensorType), value
     shape = type_.sizes
-    assert shape is not None, value
+    if shape is None:
+        raise UnsizedError(value)
     return type_, shape
 
 

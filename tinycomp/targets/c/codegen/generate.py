@@ -30,6 +30,7 @@ from tinycomp.targets.c.codegen.rules import LoweringRule
 from tinycomp.targets.c.codegen.texts import has_texts, takes_texts
 from tinycomp.targets.c.options import Settings
 from tinycomp.targets.c.quantized.unsigned import MakeUnsigned
+from tinycomp.targets.common.checks import UnsizedError
 from tinycomp.targets.common.composites import own_parameters
 
 Table = Mapping[tuple[str, str], LoweringRule]
@@ -50,9 +51,15 @@ def generate(region: Node, table: Table, settings: Settings | None = None) -> Pr
 
     Raises:
         TargetError: If the region holds an operator that the target does not know.
+        Decline: If a size follows from others by an expression that is longer than those of dimensions.
     """
     body = region.body.clone()
-    program = _of_graph(region.op, body, table, settings or Settings())
+    try:
+        program = _of_graph(region.op, body, table, settings or Settings())
+    except UnsizedError as error:
+        name = error.value.name
+        places = [place for place, node in enumerate(region.body.nodes) if name in {v.name for v in node.outputs}]
+        raise Decline(f'the sizes of "{name}" are expressions that are too long', places) from error
     body.dissolve()
     return program
 
