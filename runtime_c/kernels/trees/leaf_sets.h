@@ -10,7 +10,8 @@
  * Columns and thresholds are floats. Of an ensemble in double they are ranks among the thresholds that its column is
  * compared with, see leaf_tests.h.
  *
- * Where few rows come, the tests of each column are met in the order of their thresholds, until one is passed. */
+ * Where few rows come, the tests of each column are met in the order of their thresholds, until one is passed; what
+ * all trees keep after every so many of them is known. */
 #ifndef TINYCOMP_KERNELS_TREES_LEAF_SETS_H
 #define TINYCOMP_KERNELS_TREES_LEAF_SETS_H
 
@@ -22,7 +23,7 @@ enum { SETS_ROWS = 64, SETS_LEAVES = 64, SETS_NODES = 256, SETS_LEAST_ROWS = 16 
 
 /* Room for the numbers of an ensemble in double, per node of small trees: those of lists, and those of tests. Ranks of
  * more tests would be no floats. */
-enum { SETS_LISTED = 4, SETS_TESTS = 2, SETS_NUMBERS = SETS_LISTED + SETS_TESTS, SETS_MOST_NODES = 1 << 22 };
+enum { SETS_LISTED = 2, SETS_TESTS = 1, SETS_NUMBERS = SETS_LISTED + SETS_TESTS, SETS_MOST_NODES = 1 << 22 };
 
 /* Vectors that a test meets at once: some rows where they are scalars, all SETS_ROWS where they are wide. */
 enum { SETS_VECTORS = TC_LANES == 1 || TC_LANES >= 16 ? 4 : 8, SETS_GROUP = SETS_VECTORS * TC_LANES };
@@ -49,10 +50,11 @@ typedef struct sets_tree {
   int32_t begin, middle, end, leaf, word, is_wide;
 } sets_tree;
 
-/* The ordered tests of a column are [begin, end). Of an ensemble in double, its sorted thresholds lie from `first` on;
- * they are 2 `half` - 1, the last of them perhaps infinity to fill up. */
+/* The ordered tests of a column are [begin, end), and its marks lie from `mark` on: what is kept by all words after the
+ * first sets_steps of them, after as many more, and so on. Of an ensemble in double, its sorted thresholds lie from
+ * `first` on; they are 2 `half` - 1, the last of them perhaps infinity to fill up. */
 typedef struct sets_column {
-  int32_t feature, kind, begin, end, first, half;
+  int32_t feature, kind, begin, end, mark, first, half;
 } sets_column;
 
 /* Figures of the state: columns, 0 if no tree is a set; trees that are walked; words of all trees, 0 if single rows
@@ -61,6 +63,9 @@ enum { SETS_COLUMNS, SETS_WALKED, SETS_WORDS, SETS_SINGLE, SETS_COUNTS };
 
 /* The numbers that vectors look up, and the most outputs that are added up as columns. */
 enum { SETS_TABLE = 32, SETS_OUTPUTS = 64 };
+
+/* Room for marks, in words per test. */
+enum { SETS_MARKED = 4 };
 
 /* Where the parts of the state lie that are int32 and float, and how much of them is used. */
 typedef struct sets_state {
@@ -71,16 +76,20 @@ typedef struct sets_state {
   sets_column *columns;
   int32_t *leaves, *places; /* the row of weights of each leaf; the column of each feature and kind */
   float *weights;           /* of each leaf, where every tree speaks of one output */
+  uint32_t *marks;
 } sets_state;
 
+/* Tests from one mark of a column to the next, so that the marks are a few words per test. */
+TC_INLINE int32_t sets_steps(int32_t words) { return words / SETS_MARKED + 8; }
+
 TC_INLINE int64_t sets_most_columns(const tc_tree_ensemble_f32_params *p) {
-  return tc_min(SETS_KINDS * p->features, 2 * p->small);
+  return tc_min(SETS_KINDS * p->features, p->small);
 }
 
 static int64_t sets_bytes(tc_prepare *prepare, const tc_tree_ensemble_f32_params *p) {
-  const int64_t node = 2 * (sizeof(sets_test) + sizeof(sets_ordered)) + sizeof(int32_t) + sizeof(float);
+  const int64_t node = sizeof(sets_test) + sizeof(sets_ordered) + sizeof(sets_column) + sizeof(int32_t) +
+                       (1 + SETS_MARKED) * sizeof(float);
   return TC_PRODUCT(prepare, p->small, node) + TC_PRODUCT(prepare, p->trees, sizeof(sets_tree)) +
-         TC_PRODUCT(prepare, 2, p->small, sizeof(sets_column)) +
          TC_PRODUCT(prepare, p->features, SETS_KINDS * sizeof(int32_t)) +
          (int64_t)(SETS_COUNTS * sizeof(int32_t) + SETS_TABLE * sizeof(float));
 }
@@ -88,12 +97,13 @@ static int64_t sets_bytes(tc_prepare *prepare, const tc_tree_ensemble_f32_params
 static sets_state sets_state_at(const tc_tree_ensemble_f32_params *p, const void *state) {
   sets_state at = {.counts = (int32_t *)state};
   at.tests = (sets_test *)(at.counts + SETS_COUNTS);
-  at.ordered = (sets_ordered *)(at.tests + 2 * p->small);
-  at.trees = (sets_tree *)(at.ordered + 2 * p->small);
+  at.ordered = (sets_ordered *)(at.tests + p->small);
+  at.trees = (sets_tree *)(at.ordered + p->small);
   at.columns = (sets_column *)(at.trees + p->trees);
-  at.leaves = (int32_t *)(at.columns + 2 * p->small);
+  at.leaves = (int32_t *)(at.columns + p->small);
   at.places = at.leaves + p->small;
-  at.weights = (float *)(at.places + SETS_KINDS * p->features);
+  at.marks = (uint32_t *)(at.places + SETS_KINDS * p->features);
+  at.weights = (float *)(at.marks + SETS_MARKED * p->small);
   return at;
 }
 

@@ -193,9 +193,7 @@ TC_INLINE void sets_add_test(sets_state *to, const float *thresholds, int32_t at
 TC_INLINE float sets_value(const sets_column *column, const float *numbers, const float *x) {
   (void)numbers;
   const float value = x[column->feature];
-  return column->kind == SETS_NEGATIVE                     ? -value
-         : column->kind == SETS_NAN_FAILS && value != value ? INFINITY
-                                                            : value;
+  return column->kind == SETS_NEGATIVE ? -value : column->kind == SETS_NAN_FAILS && value != value ? INFINITY : value;
 }
 
 /* Returns what a row's columns take. */
@@ -238,8 +236,8 @@ static int32_t sets_add_tests(const tc_tree_ensemble_f32_params *p, const trees_
   return at;
 }
 
-/* Sorts the tests of every column by their thresholds, after Shell. */
-static void sets_order(const tc_tree_ensemble_f32_params *p, sets_state *to, int32_t tests) {
+/* Sorts the tests of every column by their thresholds, after Shell, and makes the marks. */
+static void sets_order(const tc_tree_ensemble_f32_params *p, sets_state *to, int32_t tests, int32_t words) {
   const int32_t columns = to->counts[SETS_COLUMNS];
   for (int32_t c = 0; c < columns; c++) {
     to->columns[c].end = 0; /* the number of its tests, for now */
@@ -278,15 +276,42 @@ static void sets_order(const tc_tree_ensemble_f32_params *p, sets_state *to, int
       }
     }
   }
+  uint32_t *mark = to->marks;
+  const int32_t steps = sets_steps(words);
+  for (int32_t c = 0; c < columns; c++) {
+    const sets_ordered *list = to->ordered + to->columns[c].begin;
+    const int32_t count = to->columns[c].end - to->columns[c].begin;
+    to->columns[c].mark = (int32_t)(mark - to->marks);
+    for (int32_t first = 0; first + steps <= count; first += steps, mark += words) {
+      if (first) {
+        memcpy(mark, mark - words, (size_t)words * sizeof(*mark));
+      } else {
+        memset(mark, 0xff, (size_t)words * sizeof(*mark));
+      }
+      for (int32_t i = first; i < first + steps; i++) {
+        mark[list[i].word] &= (uint32_t)list[i].kept;
+      }
+    }
+  }
 }
 
 /* Writes the sets of leaves that are left of a row. */
 static void sets_meet(const sets_state *s, const trees_real *numbers, const trees_real *x, uint32_t *words) {
-  memset(words, 0xff, (size_t)s->counts[SETS_WORDS] * sizeof(*words));
+  const int32_t count = s->counts[SETS_WORDS], steps = sets_steps(count);
+  memset(words, 0xff, (size_t)count * sizeof(*words));
   for (int32_t c = 0; c < s->counts[SETS_COLUMNS]; c++) {
     const sets_column *column = &s->columns[c];
     const float value = sets_value(column, numbers, x);
     const sets_ordered *test = s->ordered + column->begin, *end = s->ordered + column->end;
+    const uint32_t *mark = s->marks + column->mark;
+    const sets_ordered *first = test;
+    while (end - test >= steps && test[steps - 1].threshold < value) {
+      test += steps;
+      mark += count;
+    }
+    for (int32_t i = 0; i < count && test > first; i++) {
+      words[i] &= mark[i - count];
+    }
     for (; test < end && test->threshold < value; test++) {
       words[test->word] &= (uint32_t)test->kept;
     }
@@ -319,7 +344,7 @@ static void sets_pack(const tc_prepare *prepare, const trees_node *nodes, const 
     }
     const int32_t count = sets_count_tests(&shape);
     const double better = SETS_STEP * steps - SETS_TEST / TC_LANES * count;
-    if (better <= 0 || tests + count > 2 * p->small || leaf + shape.leaves[0] > p->small) {
+    if (better < 0 || tests + count > p->small || leaf + shape.leaves[0] > p->small) {
       continue;
     }
     const int32_t middle = sets_add_tests(p, nodes + roots[t], &shape, 0, &to, thresholds, tests);
@@ -343,7 +368,7 @@ static void sets_pack(const tc_prepare *prepare, const trees_node *nodes, const 
   if (gain < cost) {
     to.counts[SETS_COLUMNS] = 0;
   } else if (row < walk) {
-    sets_order(p, &to, tests);
+    sets_order(p, &to, tests, words);
     to.counts[SETS_WORDS] = words;
   }
   to.counts[SETS_SINGLE] = is_single;

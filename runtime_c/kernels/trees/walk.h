@@ -305,6 +305,10 @@ static void trees_of_sets(const tc_tree_ensemble_f32_params *p, const trees_stat
   for (int64_t i = 0; i < p->trees; i++) {
     const sets_tree *tree = &state->sets.trees[i];
     const int32_t leaf = tree->leaf + sets_leaf(tree, words[tree->word], words[tree->word + tree->is_wide]);
+    if (!TREES_RANKS && state->sets.counts[SETS_SINGLE]) {
+      y[state->columns[i]] += (trees_real)state->sets.weights[leaf];
+      continue;
+    }
     trees_add(p, weights + state->sets.leaves[leaf] * p->outputs, state->columns[i], y);
   }
 }
@@ -380,12 +384,13 @@ static void TREES_RUN(const tc_call *call, int64_t begin, int64_t end) {
     for (int64_t i = 0; i < rows * p->outputs; i++) {
       y[i] = start;
     }
+    const bool is_single = columns && state.sets.counts[SETS_SINGLE];
 #if !TREES_RANKS
-    if (columns && state.sets.counts[SETS_SINGLE]) {
+    if (is_single) {
       trees_of_columns(p, &state, weights, x, stride, full, columns, sums, y);
-    } else
+    }
 #endif
-    if (full) {
+    if (full && !is_single) {
       trees_of_rows(p, &state, weights, x, stride, full, columns, y);
     }
     for (int64_t i = full; i < rows; i++) {
