@@ -61,11 +61,13 @@ class Trained:
         model: The ONNX model.
         feeds: Arrays by the names of the inputs.
         wanted: One array per output of the model; None where the library has no name for it.
+        booster: What LightGBM trained, for those who read that.
     """
 
     model: onnx.ModelProto
     feeds: dict[str, Array]
     wanted: tuple[Array | None, ...]
+    booster: lightgbm.Booster | None = None
 
 
 def table(name: str) -> tuple[Array, Array]:
@@ -189,13 +191,23 @@ def boosted(estimator: Any, data: str, zipmap: bool = False, **training: Any) ->
     x, y = table(data)
     estimator.fit(x[::2], y[::2], **training)
     x = x[1::2]
-    classes = hasattr(estimator, "predict_proba")
+    results = BOTH if hasattr(estimator, "predict_proba") else BOTH[:1]
     types = [("x", ml_types.FloatTensorType([None, x.shape[1]]))]
     if isinstance(estimator, lightgbm.LGBMModel):
         model = onnxmltools.convert_lightgbm(estimator, initial_types=types, target_opset=15, zipmap=zipmap)
-    else:
-        model = onnxmltools.convert_xgboost(estimator, initial_types=types, target_opset=15)
-    return Trained(model, {"x": x}, predictions(estimator, BOTH if classes else BOTH[:1], x))
+        return Trained(model, {"x": x}, predictions(estimator, results, x), estimator.booster_)
+    model = onnxmltools.convert_xgboost(estimator, initial_types=types, target_opset=15)
+    return Trained(model, {"x": x}, predictions(estimator, results, x))
+
+
+def large(count: int) -> Trained:
+    """Train trees of 31 leaves, LightGBM's default, on 20,000 rows of 20 features."""
+    x, y = datasets.make_regression(20_000, 20, random_state=0, noise=5)
+    x = x.astype(np.float16).astype(np.float32)
+    estimator = lightgbm.LGBMRegressor(n_estimators=count, n_jobs=1, verbose=-1, deterministic=True).fit(x, y)
+    types = [("x", ml_types.FloatTensorType([None, 20]))]
+    model = onnxmltools.convert_lightgbm(estimator, initial_types=types, target_opset=15)
+    return Trained(model, {"x": x}, predictions(estimator, BOTH[:1], x), estimator.booster_)
 
 
 def cat(estimator: Any, data: str) -> Trained:
@@ -405,5 +417,10 @@ MODELS: Mapping[str, Callable[[], Trained]] = {
     "CatBoost regression": lambda: cat(_cat("CatBoostRegressor"), "diabetes missing"),
 }  # fmt: skip
 """What trains and converts each model."""
+LARGE: Mapping[str, Callable[[], Trained]] = {
+    "LightGBM of 100 trees": lambda: large(100),
+    "LightGBM of 1,000 trees": lambda: large(1000),
+}
+"""The same of models that only speed is measured of."""
 ONNXRUNTIME_FAILS = frozenset({"neighbours in a radius"})
 """onnxruntime takes no negative index there."""

@@ -570,6 +570,9 @@ typedef struct tc_distances_f32_params {
   int64_t metric; /* TC_DISTANCE_... */
 } tc_distances_f32_params;
 
+/* distances_f64: likewise in double. */
+typedef tc_distances_f32_params tc_distances_f64_params;
+
 /* pairwise_coupling_f32: the probabilities of classes that agree best with those of every two (Wu, Lin and Weng, the
  * second method), which are logistic functions of decisions: 1 / (1 + exp(a x + b)) for the first of the two. Computed
  * in double. Operands: y[rows, classes], x[rows, classes * (classes - 1) / 2], a and b [as many as x has columns]. */

@@ -56,6 +56,7 @@
 #include "trees/class_scores_f32.h"
 
 #include "classical/distances_f32.h"
+#include "classical/distances_f64.h"
 #include "classical/pairwise_coupling_f32.h"
 #include "classical/det.h"
 

@@ -143,6 +143,7 @@ TC_INLINE tc_vi tc_vi_and(tc_vi a, tc_vi b) { return _mm256_and_si256(a, b); }
 TC_INLINE tc_vi tc_vi_clear(tc_vi v, tc_vm m, tc_vi bits) {
   return _mm256_andnot_si256(_mm256_and_si256(_mm256_castps_si256(m), bits), v);
 }
+TC_INLINE tc_vf tc_vf_lookup(const float *table, tc_vi at) { return _mm256_i32gather_ps(table, at, 4); }
 TC_INLINE tc_vi tc_vi_down(tc_vi a, int n) { return _mm256_srli_epi32(a, n); }
 enum { TC_DOT4_CODES_MOST = 255 };
 TC_INLINE bool tc_has_dot4_codes(void) { return tc_cpu_has_avxvnni(); }

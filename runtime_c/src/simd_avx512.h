@@ -102,6 +102,9 @@ enum { TC_DOT4_MOST = 256 };
 TC_INLINE bool tc_has_dot4(void) { return tc_cpu_has_avx512vnni(); }
 TC_INLINE tc_vi tc_vi_and(tc_vi a, tc_vi b) { return _mm512_and_si512(a, b); }
 TC_INLINE tc_vi tc_vi_clear(tc_vi v, tc_vm m, tc_vi bits) { return _mm512_mask_andnot_epi32(v, m, bits, v); }
+TC_INLINE tc_vf tc_vf_lookup(const float *table, tc_vi at) {
+  return _mm512_permutex2var_ps(_mm512_loadu_ps(table), at, _mm512_loadu_ps(table + 16));
+}
 TC_INLINE tc_vi tc_vi_down(tc_vi a, int n) { return _mm512_srli_epi32(a, (unsigned)n); }
 enum { TC_DOT4_CODES_MOST = 255 };
 TC_INLINE bool tc_has_dot4_codes(void) { return tc_cpu_has_avx512vnni(); }

@@ -204,6 +204,9 @@ TC_INLINE tc_vi tc_vi_tap(const bool is_pair, tc_vi sum, const uint8_t *x, ptrdi
 TC_INLINE tc_vi tc_vi_load_quad(const void *p) { return tc_vi_load_pair(p); }
 TC_INLINE tc_vi tc_vi_and(tc_vi a, tc_vi b) { return vandq_s32(a, b); }
 TC_INLINE tc_vi tc_vi_clear(tc_vi v, tc_vm m, tc_vi bits) { return vpselq_s32(vbicq_s32(v, bits), v, m); }
+TC_INLINE tc_vf tc_vf_lookup(const float *table, tc_vi at) {
+  return vldrwq_gather_shifted_offset_f32(table, vreinterpretq_u32_s32(at));
+}
 TC_INLINE tc_vi tc_vi_down(tc_vi a, int n) {
   return vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a), vdupq_n_s32(-n)));
 }

@@ -131,6 +131,10 @@ TC_INLINE tc_vi tc_vi_and(tc_vi a, tc_vi b) { return vandq_s32(a, b); }
 TC_INLINE tc_vi tc_vi_clear(tc_vi v, tc_vm m, tc_vi bits) {
   return vbicq_s32(v, vandq_s32(vreinterpretq_s32_u32(m), bits));
 }
+TC_INLINE tc_vf tc_vf_lookup(const float *table, tc_vi at) {
+  return (tc_vf){table[vgetq_lane_s32(at, 0)], table[vgetq_lane_s32(at, 1)], table[vgetq_lane_s32(at, 2)],
+                 table[vgetq_lane_s32(at, 3)]};
+}
 TC_INLINE tc_vi tc_vi_down(tc_vi a, int n) {
   return vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a), vdupq_n_s32(-n)));
 }

@@ -215,6 +215,7 @@ TC_INLINE tc_vi tc_vi_dot4(tc_vi sum, tc_vi a, tc_vi b) {
 }
 TC_INLINE tc_vi tc_vi_and(tc_vi a, tc_vi b) { return a & b; }
 TC_INLINE tc_vi tc_vi_clear(tc_vi v, tc_vm m, tc_vi bits) { return m ? v & ~bits : v; }
+TC_INLINE tc_vf tc_vf_lookup(const float *table, tc_vi at) { return table[at]; }
 TC_INLINE tc_vi tc_vi_down(tc_vi a, int n) { return (int32_t)((uint32_t)a >> n); }
 enum { TC_DOT4_CODES_MOST = 255 };
 TC_INLINE bool tc_has_dot4_codes(void) { return true; }

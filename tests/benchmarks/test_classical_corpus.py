@@ -21,7 +21,6 @@ with warnings.catch_warnings():
 HOSTS: dict[str, dict[str, int]] = {
     "logistic regression of names": {"Gather": 1},
     "linear discriminants": {"ai.onnx.ml::ZipMap": 1},
-    "Gaussian process": {"tinycomp.ml::Distances": 1},
     "support vectors of three classes with probabilities": {"Gather": 1, "ai.onnx.ml::ZipMap": 1},
     "support vectors without probabilities": {"ai.onnx.ml::ZipMap": 1},
     "random forest": {"Gather": 1, "ai.onnx.ml::ZipMap": 1},

@@ -9,23 +9,28 @@ enum { DISTANCES_Y, DISTANCES_X, DISTANCES_POINTS };
 
 enum { DISTANCES_ROWS = 4, DISTANCES_VECTORS = 2, DISTANCES_PANEL = DISTANCES_VECTORS * TC_LANES, DISTANCES_UNIT = 32 };
 
-static void TC_NAME(tc_distances_f32_prepare)(tc_prepare *prepare) {
-  const tc_distances_f32_params *p = prepare->params;
+/* What numbers of any size have in common. */
+static void distances_check(tc_prepare *prepare, const tc_distances_f32_params *p, int size) {
   TC_REQUIRE(prepare, p->metric >= TC_DISTANCE_SQUARED && p->metric <= TC_DISTANCE_MANHATTAN, "there is no metric %lld",
              (long long)p->metric);
   TC_REQUIRE(prepare, p->points > 0 && p->features > 0, "%lld points of %lld features", (long long)p->points,
              (long long)p->features);
-  tc_touch(prepare, DISTANCES_Y, TC_PRODUCT(prepare, p->rows, p->points), sizeof(float));
-  tc_touch(prepare, DISTANCES_X, TC_PRODUCT(prepare, p->rows, p->features), sizeof(float));
-  tc_touch(prepare, DISTANCES_POINTS, TC_PRODUCT(prepare, p->points, p->features), sizeof(float));
+  tc_touch(prepare, DISTANCES_Y, TC_PRODUCT(prepare, p->rows, p->points), size);
+  tc_touch(prepare, DISTANCES_X, TC_PRODUCT(prepare, p->rows, p->features), size);
+  tc_touch(prepare, DISTANCES_POINTS, TC_PRODUCT(prepare, p->points, p->features), size);
+  TC_SHARE(prepare, p->points, p->features);
+  prepare->units = tc_refused(prepare) ? 0 : tc_ceil_div(p->rows, DISTANCES_UNIT);
+  prepare->work.flops = 3.0 * (double)p->rows * (double)p->points * (double)p->features;
+}
+
+static void TC_NAME(tc_distances_f32_prepare)(tc_prepare *prepare) {
+  const tc_distances_f32_params *p = prepare->params;
+  distances_check(prepare, p, sizeof(float));
   if (tc_refused(prepare)) {
     return;
   }
   const int64_t panels = tc_ceil_div(p->points, DISTANCES_PANEL);
   tc_state_of(prepare, TC_PRODUCT(prepare, panels, DISTANCES_PANEL, p->features, sizeof(float)), sizeof(float));
-  TC_SHARE(prepare, p->points, p->features);
-  prepare->units = tc_ceil_div(p->rows, DISTANCES_UNIT);
-  prepare->work.flops = 3.0 * (double)p->rows * (double)p->points * (double)p->features;
   prepare->cost = prepare->work.flops / TC_LANES;
 }
 

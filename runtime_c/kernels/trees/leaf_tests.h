@@ -105,9 +105,17 @@ static void sets_sort(double *list, int64_t count) {
   }
 }
 
+/* The number that a row has in a column. */
+TC_INLINE float sets_value(const sets_column *column, const double *lists, const double *x) {
+  const double number = x[column->feature], value = column->kind == SETS_NEGATIVE ? -number : number;
+  int32_t rank;
+  sets_ranks(lists + column->first, column->half, &value, 1, &rank);
+  return column->kind == SETS_NAN_FAILS && value != value ? INFINITY : (float)rank;
+}
+
 /* Makes the lists of all columns and the ranks of all tests; returns what a row's columns take. */
 static double sets_finish(sets_state *s, int32_t tests, double *lists, const double *thresholds) {
-  const int32_t columns = s->counts[0];
+  const int32_t columns = s->counts[SETS_COLUMNS];
   for (int32_t c = 0; c < columns; c++) {
     s->columns[c].first = 0; /* the number of its thresholds, for now */
   }
@@ -149,7 +157,7 @@ static double sets_finish(sets_state *s, int32_t tests, double *lists, const dou
 /* Makes the columns of up to SETS_ROWS rows, whole groups of TREES_LANES. */
 static void sets_make_columns(const tc_tree_ensemble_f32_params *p, const sets_state *s, const double *lists,
                               const double *x, int64_t rows, float *to) {
-  for (int32_t c = 0; c < s->counts[0]; c++, to += SETS_ROWS) {
+  for (int32_t c = 0; c < s->counts[SETS_COLUMNS]; c++, to += SETS_ROWS) {
     const sets_column *column = &s->columns[c];
     const double *from = x + column->feature;
     const int32_t kind = column->kind;
@@ -181,22 +189,26 @@ TC_INLINE void sets_add_test(sets_state *to, const float *thresholds, int32_t at
   to->tests[at] = (sets_test){threshold, column, gone};
 }
 
+/* The number that a row has in a column. */
+TC_INLINE float sets_value(const sets_column *column, const float *numbers, const float *x) {
+  (void)numbers;
+  const float value = x[column->feature];
+  return column->kind == SETS_NEGATIVE ? -value : column->kind == SETS_NAN_FAILS && value != value ? INFINITY : value;
+}
+
 /* Returns what a row's columns take. */
 static double sets_finish(const sets_state *s, int32_t tests, const float *numbers, const float *thresholds) {
   (void)tests, (void)numbers, (void)thresholds;
-  return SETS_ELEMENT * s->counts[0];
+  return SETS_ELEMENT * s->counts[SETS_COLUMNS];
 }
 
 /* Makes the columns of up to SETS_ROWS rows. */
 static void sets_make_columns(const tc_tree_ensemble_f32_params *p, const sets_state *s, const float *numbers,
                               const float *x, int64_t rows, float *to) {
-  (void)numbers;
-  for (int32_t c = 0; c < s->counts[0]; c++, to += SETS_ROWS) {
-    const float *from = x + s->columns[c].feature;
-    const int32_t kind = s->columns[c].kind;
-    for (int64_t row = 0; row < rows; row++, from += p->features) {
-      const float value = *from;
-      to[row] = kind == SETS_NEGATIVE ? -value : kind == SETS_NAN_FAILS && value != value ? INFINITY : value;
+  for (int32_t c = 0; c < s->counts[SETS_COLUMNS]; c++, to += SETS_ROWS) {
+    const sets_column column = s->columns[c];
+    for (int64_t row = 0; row < rows; row++) {
+      to[row] = sets_value(&column, numbers, x + row * p->features);
     }
     for (int64_t row = rows; row < tc_min(tc_round_up(rows, SETS_GROUP), SETS_ROWS); row++) {
       to[row] = 0;
@@ -224,47 +236,145 @@ static int32_t sets_add_tests(const tc_tree_ensemble_f32_params *p, const trees_
   return at;
 }
 
-/* Makes sets of those trees that take longer to walk. `leaves` has the row of weights of every node. */
-static void sets_pack(const tc_tree_ensemble_f32_params *p, const trees_node *nodes, const int32_t *leaves,
-                      const int32_t *roots, const int32_t *depths, trees_real *numbers, void *state) {
+/* Sorts the tests of every column by their thresholds, after Shell, and makes the marks. */
+static void sets_order(const tc_tree_ensemble_f32_params *p, sets_state *to, int32_t tests, int32_t words) {
+  const int32_t columns = to->counts[SETS_COLUMNS];
+  for (int32_t c = 0; c < columns; c++) {
+    to->columns[c].end = 0; /* the number of its tests, for now */
+  }
+  for (int32_t i = 0; i < tests; i++) {
+    to->columns[to->tests[i].column].end++;
+  }
+  for (int32_t c = 0, begin = 0; c < columns; c++) {
+    to->columns[c].begin = begin;
+    begin += to->columns[c].end;
+    to->columns[c].end = to->columns[c].begin;
+  }
+  for (int64_t t = 0; t < p->trees; t++) {
+    const sets_tree *tree = &to->trees[t];
+    for (int32_t i = tree->begin; i >= 0 && i < tree->end; i++) {
+      const sets_test *test = &to->tests[i];
+      to->ordered[to->columns[test->column].end++] =
+          (sets_ordered){test->threshold, tree->word + (i >= tree->middle), ~test->gone};
+    }
+  }
+  for (int32_t c = 0; c < columns; c++) {
+    sets_ordered *list = to->ordered + to->columns[c].begin;
+    const int32_t count = to->columns[c].end - to->columns[c].begin;
+    int32_t gap = 1;
+    while (gap < count / 3) {
+      gap = 3 * gap + 1;
+    }
+    for (; gap; gap /= 3) {
+      for (int32_t i = gap; i < count; i++) {
+        const sets_ordered test = list[i];
+        int32_t at = i;
+        for (; at >= gap && list[at - gap].threshold > test.threshold; at -= gap) {
+          list[at] = list[at - gap];
+        }
+        list[at] = test;
+      }
+    }
+  }
+  uint32_t *mark = to->marks;
+  const int32_t steps = sets_steps(words);
+  for (int32_t c = 0; c < columns; c++) {
+    const sets_ordered *list = to->ordered + to->columns[c].begin;
+    const int32_t count = to->columns[c].end - to->columns[c].begin;
+    to->columns[c].mark = (int32_t)(mark - to->marks);
+    for (int32_t first = 0; first + steps <= count; first += steps, mark += words) {
+      if (first) {
+        memcpy(mark, mark - words, (size_t)words * sizeof(*mark));
+      } else {
+        memset(mark, 0xff, (size_t)words * sizeof(*mark));
+      }
+      for (int32_t i = first; i < first + steps; i++) {
+        mark[list[i].word] &= (uint32_t)list[i].kept;
+      }
+    }
+  }
+}
+
+/* Writes the sets of leaves that are left of a row. */
+static void sets_meet(const sets_state *s, const trees_real *numbers, const trees_real *x, uint32_t *words) {
+  const int32_t count = s->counts[SETS_WORDS], steps = sets_steps(count);
+  memset(words, 0xff, (size_t)count * sizeof(*words));
+  for (int32_t c = 0; c < s->counts[SETS_COLUMNS]; c++) {
+    const sets_column *column = &s->columns[c];
+    const float value = sets_value(column, numbers, x);
+    const sets_ordered *test = s->ordered + column->begin, *end = s->ordered + column->end;
+    const uint32_t *mark = s->marks + column->mark;
+    const sets_ordered *first = test;
+    while (end - test >= steps && test[steps - 1].threshold < value) {
+      test += steps;
+      mark += count;
+    }
+    for (int32_t i = 0; i < count && test > first; i++) {
+      words[i] &= mark[i - count];
+    }
+    for (; test < end && test->threshold < value; test++) {
+      words[test->word] &= (uint32_t)test->kept;
+    }
+  }
+}
+
+/* Makes sets of those trees that take longer to walk. `leaves` has the row of weights of every node; behind the roots
+ * lie the depths of all trees and the output that each speaks of. */
+static void sets_pack(const tc_prepare *prepare, const trees_node *nodes, const int32_t *leaves, const int32_t *roots,
+                      trees_real *numbers, void *state) {
+  const tc_tree_ensemble_f32_params *p = prepare->params;
+  const trees_real *weights = prepare->constants[TREES_WEIGHTS];
+  const int32_t *depths = roots + p->trees, *outputs = depths + p->trees;
   sets_state to = sets_state_at(p, state);
   trees_real *thresholds = numbers + SETS_LISTED * p->small; /* of each test, where these are ranks */
-  to.counts[0] = to.counts[1] = 0;
+  memset(to.counts, 0, SETS_COUNTS * sizeof(*to.counts));
   for (int64_t i = 0; i < SETS_KINDS * p->features; i++) {
     to.places[i] = -1;
   }
-  int32_t tests = 0, leaf = 0;
-  double gain = 0;
+  int32_t tests = 0, leaf = 0, words = 0;
+  bool is_single = !TREES_RANKS && weights && p->outputs <= SETS_OUTPUTS;
+  double gain = 0, walk = 0;
   for (int64_t t = 0; t < p->trees; t++) {
     sets_shape shape;
     const double steps = (double)(tc_ceil_div(depths[t], TREES_STRIDE) * TREES_STRIDE);
     to.trees[t].begin = -1;
+    is_single = is_single && outputs[t] >= 0;
     if (p->small > SETS_MOST_NODES || !sets_shape_of(nodes, p->nodes, roots[t], &shape)) {
       continue;
     }
     const int32_t count = sets_count_tests(&shape);
     const double better = SETS_STEP * steps - SETS_TEST / TC_LANES * count;
-    if (better <= 0 || tests + count > 2 * p->small || leaf + shape.leaves[0] > p->small) {
+    if (better < 0 || tests + count > p->small || leaf + shape.leaves[0] > p->small) {
       continue;
     }
     const int32_t middle = sets_add_tests(p, nodes + roots[t], &shape, 0, &to, thresholds, tests);
     const int32_t end = sets_add_tests(p, nodes + roots[t], &shape, 1, &to, thresholds, middle);
-    to.trees[t] = (sets_tree){tests, middle, end, leaf};
+    to.trees[t] = (sets_tree){tests, middle, end, leaf, words, shape.leaves[0] > 32};
     for (int i = 0; i < shape.nodes; i++) {
       if (shape.reached[i] && shape.left[i] < 0) {
-        to.leaves[leaf + shape.first[i]] = leaves[roots[t] + i];
+        const int32_t row = leaves[roots[t] + i], at = leaf + shape.first[i];
+        to.leaves[at] = row;
+        to.weights[at] = is_single ? (float)weights[row * p->outputs + outputs[t]] : 0.0f;
       }
     }
+    words += 1 + to.trees[t].is_wide;
     tests = end;
     leaf += shape.leaves[0];
     gain += better;
+    walk += SETS_ROW_STEP * steps - SETS_ROW_TREE;
   }
-  if (gain < sets_finish(&to, tests, numbers, thresholds)) {
-    to.counts[0] = 0;
+  const double cost = sets_finish(&to, tests, numbers, thresholds);
+  const double row = SETS_ROW_TEST * tests + SETS_ROW_COLUMN * to.counts[SETS_COLUMNS];
+  if (gain < cost) {
+    to.counts[SETS_COLUMNS] = 0;
+  } else if (row < walk) {
+    sets_order(p, &to, tests, words);
+    to.counts[SETS_WORDS] = words;
   }
+  to.counts[SETS_SINGLE] = is_single;
   for (int64_t t = 0; t < p->trees; t++) {
-    to.trees[t].begin = to.counts[0] ? to.trees[t].begin : -1;
-    to.counts[1] += to.trees[t].begin < 0;
+    to.trees[t].begin = to.counts[SETS_COLUMNS] ? to.trees[t].begin : -1;
+    to.counts[SETS_WALKED] += to.trees[t].begin < 0;
   }
 }
 

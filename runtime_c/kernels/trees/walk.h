@@ -35,6 +35,11 @@
 #define sets_add_tests TREES_TYPED(sets_add_tests)
 #define sets_pack TREES_TYPED(sets_pack)
 #define sets_finish TREES_TYPED(sets_finish)
+#define sets_value TREES_TYPED(sets_value)
+#define sets_order TREES_TYPED(sets_order)
+#define sets_meet TREES_TYPED(sets_meet)
+#define trees_of_columns TREES_TYPED(trees_of_columns)
+#define trees_of_sets TREES_TYPED(trees_of_sets)
 #define sets_make_columns TREES_TYPED(sets_make_columns)
 
 #include "leaf_tests.h"
@@ -91,7 +96,9 @@ static void TREES_PREPARE(tc_prepare *prepare) {
   prepare->scratch_bytes = p->tracks ? TC_PRODUCT(prepare, TREES_BLOCK, 2, p->features, sizeof(trees_real)) : 0;
   const int64_t numbers = TREES_RANKS ? TC_PRODUCT(prepare, SETS_NUMBERS, p->small) : 0;
   prepare->state_bytes += TC_PRODUCT(prepare, numbers, sizeof(trees_real)) + sets_bytes(prepare, p);
-  prepare->scratch_bytes += TC_PRODUCT(prepare, SETS_ROWS, sets_most_columns(p), sizeof(float));
+  const int64_t sums = TREES_RANKS ? 0 : tc_min(p->outputs, SETS_OUTPUTS);
+  prepare->scratch_bytes += TC_PRODUCT(prepare, SETS_ROWS, sets_most_columns(p) + sums, sizeof(float));
+  prepare->scratch_bytes += p->small ? TC_PRODUCT(prepare, p->trees, 2, sizeof(uint32_t)) : 0;
   const int64_t words = (int64_t)(offsetof(trees_node, child) + sizeof(int32_t[2]) - offsetof(trees_node, feature));
   const int64_t ahead = p->nodes * (int64_t)sizeof(trees_node);
   const int64_t behind = ahead + numbers * (int64_t)sizeof(trees_real);
@@ -146,7 +153,7 @@ static void TREES_PACK(const tc_prepare *prepare, void *state) {
     const int32_t column = roots[2 * p->trees + t];
     to[2 * p->trees + t] = p->aggregate <= TC_TREES_SUM && column >= 0 && column < p->outputs ? column : -1;
   }
-  sets_pack(p, nodes, leaves, to, to + p->trees, numbers, to + 3 * p->trees);
+  sets_pack(prepare, nodes, leaves, to, numbers, to + 3 * p->trees);
   for (int64_t i = 0; i < p->nodes; i++) {
     nodes[i] = nodes[i].feature & TREES_TRACKS ? trees_mirror(nodes[i], p->features) : nodes[i];
   }
@@ -260,6 +267,52 @@ static void trees_of_rows(const tc_tree_ensemble_f32_params *p, const trees_stat
   }
 }
 
+#if !TREES_RANKS
+
+/* The same where every tree speaks of one output: the sums of each lie side by side until all trees are added up. */
+static void trees_of_columns(const tc_tree_ensemble_f32_params *p, const trees_state *state, const float *weights,
+                             const float *x, int64_t stride, int64_t rows, const float *columns, float *sums,
+                             float *y) {
+  int32_t leaves[TREES_BLOCK];
+  for (int64_t i = 0; i < p->outputs * SETS_ROWS; i++) {
+    sums[i] = 0.0f;
+  }
+  for (int64_t tree = 0; tree < p->trees; tree++) {
+    const int32_t column = state->columns[tree];
+    float *to = sums + (int64_t)column * SETS_ROWS;
+    if (state->sets.trees[tree].begin >= 0) {
+      sets_add(&state->sets, &state->sets.trees[tree], columns, rows, to);
+      continue;
+    }
+    trees_find(state, tree, x, stride, rows, leaves);
+    for (int64_t row = 0; row < rows; row++) {
+      to[row] += weights[leaves[row] * p->outputs + column];
+    }
+  }
+  for (int64_t row = 0; row < rows; row++, y += p->outputs) {
+    for (int64_t i = 0; i < p->outputs; i++) {
+      y[i] = sums[i * SETS_ROWS + row];
+    }
+  }
+}
+
+#endif
+
+/* One row, whose sets of leaves are met. */
+static void trees_of_sets(const tc_tree_ensemble_f32_params *p, const trees_state *state, const trees_real *weights,
+                          const trees_real *x, uint32_t *words, trees_real *y) {
+  sets_meet(&state->sets, state->numbers, x, words);
+  for (int64_t i = 0; i < p->trees; i++) {
+    const sets_tree *tree = &state->sets.trees[i];
+    const int32_t leaf = tree->leaf + sets_leaf(tree, words[tree->word], words[tree->word + tree->is_wide]);
+    if (!TREES_RANKS && state->sets.counts[SETS_SINGLE]) {
+      y[state->columns[i]] += (trees_real)state->sets.weights[leaf];
+      continue;
+    }
+    trees_add(p, weights + state->sets.leaves[leaf] * p->outputs, state->columns[i], y);
+  }
+}
+
 /* Trees side by side for one row. */
 static void trees_of_row(const tc_tree_ensemble_f32_params *p, const trees_state *state, const trees_real *weights,
                          const trees_real *x, trees_real *y) {
@@ -308,16 +361,20 @@ static void TREES_RUN(const tc_call *call, int64_t begin, int64_t end) {
   const trees_real *weights = call->operands[TREES_WEIGHTS], *base = call->operands[TREES_BASE];
   const int64_t first = begin * TREES_BLOCK, last = tc_min(end * TREES_BLOCK, p->rows);
   const trees_real start = p->aggregate == TC_TREES_MIN ? INFINITY : p->aggregate == TC_TREES_MAX ? -INFINITY : 0;
+  const int64_t stride = p->tracks ? 2 * p->features : p->features;
+  float *room = (float *)((trees_real *)call->scratch + (p->tracks ? TREES_BLOCK * stride : 0));
+  float *sums = room + SETS_ROWS * sets_most_columns(p);
+  uint32_t *words = (uint32_t *)(sums + (TREES_RANKS ? 0 : SETS_ROWS * tc_min(p->outputs, SETS_OUTPUTS)));
+  const bool are_all_sets = state.sets.counts[SETS_WORDS] && !state.sets.counts[SETS_WALKED];
   for (int64_t row = first; row < last; row += TREES_BLOCK) {
     const int64_t rows = tc_min(last - row, TREES_BLOCK), full = rows / TREES_LANES * TREES_LANES;
-    const trees_real *x = (const trees_real *)call->operands[TREES_X] + row * p->features;
-    const int64_t stride = p->tracks ? 2 * p->features : p->features;
+    const trees_real *x = (const trees_real *)call->operands[TREES_X] + row * p->features, *from = x;
     float *columns = NULL;
     bool walks = true;
-    if (state.sets.counts[0] && full >= SETS_LEAST_ROWS) {
-      columns = (float *)((trees_real *)call->scratch + (p->tracks ? TREES_BLOCK * stride : 0));
+    if (state.sets.counts[SETS_COLUMNS] && full >= SETS_LEAST_ROWS) {
+      columns = room;
       sets_make_columns(p, &state.sets, state.numbers, x, full, columns);
-      walks = state.sets.counts[1] || full < rows;
+      walks = state.sets.counts[SETS_WALKED] || (full < rows && !are_all_sets);
     }
     if (p->tracks && walks) {
       trees_both_signs(x, rows, p->features, call->scratch);
@@ -327,9 +384,21 @@ static void TREES_RUN(const tc_call *call, int64_t begin, int64_t end) {
     for (int64_t i = 0; i < rows * p->outputs; i++) {
       y[i] = start;
     }
-    trees_of_rows(p, &state, weights, x, stride, full, columns, y);
+    const bool is_single = columns && state.sets.counts[SETS_SINGLE];
+#if !TREES_RANKS
+    if (is_single) {
+      trees_of_columns(p, &state, weights, x, stride, full, columns, sums, y);
+    }
+#endif
+    if (full && !is_single) {
+      trees_of_rows(p, &state, weights, x, stride, full, columns, y);
+    }
     for (int64_t i = full; i < rows; i++) {
-      trees_of_row(p, &state, weights, x + i * stride, y + i * p->outputs);
+      if (are_all_sets) {
+        trees_of_sets(p, &state, weights, from + i * p->features, words, y + i * p->outputs);
+      } else {
+        trees_of_row(p, &state, weights, x + i * stride, y + i * p->outputs);
+      }
     }
     for (int64_t i = 0; i < rows && (base || p->aggregate != TC_TREES_SUM); i++) {
       trees_finish(p, base, y + i * p->outputs);
@@ -358,6 +427,11 @@ static void TREES_RUN(const tc_call *call, int64_t begin, int64_t end) {
 #undef sets_add_tests
 #undef sets_pack
 #undef sets_finish
+#undef sets_value
+#undef sets_order
+#undef sets_meet
+#undef trees_of_columns
+#undef trees_of_sets
 #undef sets_make_columns
 
 #endif

@@ -16,6 +16,7 @@ from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.common.checks import Verdict, all_of, dtypes, float32, ranks, sized_type
 
 FAMILY = LoweringRules()
+_FLOATS = dtypes("float32", "float64")
 _METRICS = {
     "sqeuclidean": lib.TC_DISTANCE_SQUARED,
     "euclidean": lib.TC_DISTANCE_EUCLIDEAN,
@@ -33,17 +34,18 @@ def _points(node: Node) -> Verdict:
     return node.attrs.get("metric", "sqeuclidean") in _METRICS or reject("an unknown metric")
 
 
-@FAMILY.lower("Distances", domain=DOMAIN, check=all_of(float32, ranks(2), _points), layout=LayoutRule.ROW_MAJOR)
+@FAMILY.lower("Distances", domain=DOMAIN, check=all_of(_FLOATS, ranks(2), _points), layout=LayoutRule.ROW_MAJOR)
 def distances(emit: Emitter, node: Node) -> None:
     """Emit the distances of all rows and points."""
     rows, features = sized_type(node.operand(0))[1]
     points = sized_type(node.operand(1))[1][0]
     metric = _METRICS[node.attrs.get("metric", "sqeuclidean")]
     params = {"rows": rows, "points": points, "features": features, "metric": metric}
-    emit.call("distances_f32", [node.output, node.operand(0), node.operand(1)], params, node)
+    kernel = "distances_f64" if node.output.dtype == "float64" else "distances_f32"
+    emit.call(kernel, [node.output, node.operand(0), node.operand(1)], params, node)
 
 
-@FAMILY.lower("Det", check=all_of(dtypes("float32", "float64"), known_rank), layout=LayoutRule.ROW_MAJOR)
+@FAMILY.lower("Det", check=all_of(_FLOATS, known_rank), layout=LayoutRule.ROW_MAJOR)
 def determinant(emit: Emitter, node: Node) -> None:
     """Emit an elimination of every matrix."""
     x = node.operand(0)
