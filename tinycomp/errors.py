@@ -206,7 +206,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     >>> did_you_mean("zzz", ["Conv", "Relu"])
     ''
     """
-    from difflib import get_close_matches  # not before: few programs make mistakes
+    from difflib import get_close_matches  # imported here: few programs need it
 
     names = list(known)
     close = [n for n in names if n.lower() == name.lower()] or get_close_matches(name, names, n=1)

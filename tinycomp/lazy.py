@@ -171,7 +171,7 @@ class LazyTable(Mapping[_K, _V]):
         found = self._registered(_import(f"{self._package}.{module}"))
         if wrong := found.keys() ^ set(self._names[module]):
             raise ImportError(
-                f"{self._package}.{module} does not register what is listed of it: {sorted(map(str, wrong))}",
+                f"{self._package}.{module} does not register what its list says: {sorted(map(str, wrong))}",
                 name=f"{self._package}.{module}",
             )
         self._found.update(found)

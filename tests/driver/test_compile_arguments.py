@@ -93,7 +93,7 @@ def test_shapes_make_one_plan_for_one_size():
         (
             {"options": {"C": {}}},
             OptionError,
-            'options: there are options for "C", which is no target of this compilation; expected options for c.'
+            'options: there are options for "C", which is not a target of this compilation; expected options for c.'
             ' Did you mean "c"?',
         ),
         (

@@ -88,7 +88,7 @@ def load_module(options: Namespace, session: Session) -> Module:
     if given := chosen(options):
         raise UsageError(
             "a saved module has its target, shapes and kernels already", where=options.model,
-            hint=f"Leave out {' and '.join(given)}, or compile the .onnx file anew.",
+            hint=f"Leave out {' and '.join(given)}, or compile the .onnx file again.",
         )  # fmt: skip
     return tinycomp.load(path, threads=options.threads)
 

@@ -92,7 +92,7 @@ def _picks(devices: Devices, names: Sequence[str]) -> dict[str, Sequence[int | D
     for name in devices:
         if name not in names:
             raise OptionError(
-                f'there are devices for "{name}", which is no target of this module that has devices', where="devices",
+                f'there are devices for "{name}", which is not a target of this module with devices', where="devices",
                 expected=", ".join(names) or "none: no target has devices", hint=did_you_mean(str(name), names),
             )  # fmt: skip
     return {name: _listed(picks, f"devices of {name}") for name, picks in devices.items()}
@@ -139,7 +139,7 @@ def from_saved(about: Mapping[str, Any], targets: Sequence[Target], devices: Dev
         ArtifactError: If the description is damaged.
         OptionError: If an option that is given is not what it should be.
     """
-    from tinycomp.runtime.validate import check_devices  # not before: it is for files
+    from tinycomp.runtime.validate import check_devices  # imported here: only saved modules need it
 
     given = DeviceOptions.read(devices, faults, targets)
     picks, policies = about.get("devices", {}), about.get("faults", {})

@@ -143,7 +143,7 @@ def _append(file: IO[bytes], array: Array) -> int:
 
 def _nameless_file() -> IO[bytes]:
     """Open a file in the first folder that takes one: tinycomp's own, which is rarely in memory, else the system's."""
-    import tempfile  # not before: few modules have constants that are worth a file
+    import tempfile  # imported here: few modules have constants large enough for a file
 
     refusal = OSError("there is no folder for it")
     for folder in _folders():

@@ -76,7 +76,7 @@ class Archive:
 
     def to_bytes(self) -> bytes:
         """Return the file's contents."""
-        import safetensors.numpy  # not before: few programs save
+        import safetensors.numpy  # imported here: few programs save
 
         described = {k: {"dtype": _dtype_text(a), "shape": list(a.shape)} for k, a in self.arrays.items()}
         members = {name: text.encode() for name, text in self.texts.items()}

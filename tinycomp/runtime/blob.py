@@ -56,10 +56,10 @@ class Blob:
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, (bytes, bytearray, memoryview)):
-            raise TargetError("the data are no bytes", where="Blob", found=type(self.data).__name__)
+            raise TargetError("the data are not bytes", where="Blob", found=type(self.data).__name__)
         object.__setattr__(self, "data", bytes(self.data))
         if not isinstance(self.version, str):
-            raise TargetError("the version is no text", where="Blob", found=repr(self.version))
+            raise TargetError("the version is not a text", where="Blob", found=repr(self.version))
         if self.load is not None and not callable(self.load):
             raise TargetError("load cannot be called", where="Blob", found=repr(self.load))
         if not isinstance(self.arrays, Mapping) or not all(map(_is_named_array, self.arrays.items())):

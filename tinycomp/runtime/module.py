@@ -226,7 +226,7 @@ class Module:
         specs = self._parts.inputs
         arrays = order_feeds(specs, *_as_arguments(inputs), self._parts.defaults)
         if self._parts.plan.on_devices:
-            from tinycomp.runtime.device.binding import bind_devices  # likewise
+            from tinycomp.runtime.device.binding import bind_devices  # imported here: few modules have devices
 
             return bind_devices(self._parts.plan, arrays, _in_order(self._names, outputs), self._check_sizes)
         for spec, value in zip(specs, arrays, strict=True):
@@ -260,7 +260,7 @@ class Module:
 
     @in_flight.setter
     def in_flight(self, limit: int) -> None:
-        from tinycomp.runtime.requests import Requests  # not before: asyncio takes long to import
+        from tinycomp.runtime.requests import Requests  # imported here: asyncio takes long to import
 
         old, self._requests = self._requests, Requests(limit)
         self._in_flight = limit
@@ -293,7 +293,7 @@ class Module:
         """
         with self._lock:
             if self._requests is None or self._requests.process != os.getpid():  # threads do not survive a fork
-                from tinycomp.runtime.requests import Requests  # not before: see in_flight
+                from tinycomp.runtime.requests import Requests  # imported here: see in_flight
 
                 self._requests = Requests(self.in_flight)
             requests = self._requests
@@ -339,7 +339,7 @@ class Module:
             FeedError: If the inputs do not fit.
             OptionError: If ``runs`` is not a number from 1 on.
         """
-        from tinycomp.runtime.profile import profile_plan  # not before: it draws tables
+        from tinycomp.runtime.profile import profile_plan  # imported here: few modules are profiled
 
         args, named = _as_arguments(feeds)
         arrays = self._check(args, named)
@@ -355,7 +355,7 @@ class Module:
         Raises:
             WriteError: If there is no space or permission.
         """
-        from tinycomp.runtime.files import write_file  # not before: most programs write nothing
+        from tinycomp.runtime.files import write_file  # imported here: most programs write nothing
 
         write_file(Path(path), self.to_bytes())
 
@@ -374,7 +374,7 @@ class Module:
         arrays, plan = self._check(args, named), self._parts.plan
         run: Callable[[Sequence[Any]], list[Any]] = plan.run
         if buffers:
-            from tinycomp.runtime.device.binding import run_into  # not before: see run
+            from tinycomp.runtime.device.binding import run_into  # imported here: few modules have devices
 
             run = functools.partial(run_into, plan, outputs=buffers)
         if timeout is None and self._parts.memory_limit is None:
@@ -391,7 +391,7 @@ class Module:
             results = self._run((), feeds, timeout)
             self._targets(outputs)
             return copied_into(self._parts.outputs, results, outputs)
-        from tinycomp.runtime.device.binding import buffers_in  # not before: few modules have devices
+        from tinycomp.runtime.device.binding import buffers_in  # imported here: few modules have devices
 
         buffers = buffers_in(self._parts.outputs, self._targets(outputs))
         results = self._run((), feeds, timeout, buffers)
@@ -413,7 +413,9 @@ class Module:
         if named or len(args) != len(specs):
             args = order_feeds(specs, args, named, self._parts.defaults)
         if self._parts.plan.on_devices:
-            from tinycomp.runtime.device.binding import check_device_feed as check  # not before: see bind
+            from tinycomp.runtime.device.binding import (
+                check_device_feed as check,
+            )  # imported here: few modules have devices
         else:
             check = check_feed
         arrays = [check(spec, value) for spec, value in zip(specs, args, strict=True)]

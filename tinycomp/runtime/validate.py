@@ -235,14 +235,14 @@ def _check_flow(inputs: Slots, outputs: Slots, constants: Mapping[int, object], 
     def write(where: str, slots: Slots) -> None:
         for slot in slots:
             if slot in alive:
-                _refuse("a slot is written that holds a value", where, found=f"slot {slot}")
+                _refuse("a slot is written while it holds a value", where, found=f"slot {slot}")
             if slot != DISCARD:
                 alive.add(slot)
 
     def read(where: str, slots: Slots) -> None:
         for slot in slots:
             if slot not in alive:
-                _refuse("a slot is read that holds no value", where, found=f"slot {slot}")
+                _refuse("a slot is read while it holds no value", where, found=f"slot {slot}")
 
     write("the inputs", inputs)
     for label, _, reads, writes, frees in steps:
@@ -251,7 +251,7 @@ def _check_flow(inputs: Slots, outputs: Slots, constants: Mapping[int, object], 
         write(where, writes)
         for slot in frees:
             if slot not in alive:
-                _refuse("a slot is freed that holds no value", where, found=f"slot {slot}")
+                _refuse("a slot is freed while it holds no value", where, found=f"slot {slot}")
             alive.remove(slot)
     read("the outputs", outputs)
 
@@ -344,7 +344,7 @@ def _check_blocks(program: Program) -> None:
             if not 0 <= block.first <= block.last < len(program.instructions):
                 _refuse("a buffer is in use at no time", where, f"{len(program.instructions)} instructions", str(block))
             if block.over is not None and not 0 <= block.over < len(program.blocks):
-                _refuse("there is no such buffer to lie over", where, f"{len(program.blocks)} buffers", str(block))
+                _refuse("there is no such buffer to overlap", where, f"{len(program.blocks)} buffers", str(block))
             bisect.insort(alive, block, key=lambda block: (block.offset, block.nbytes))
         below: Block | None = None
         for high in alive:

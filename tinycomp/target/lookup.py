@@ -81,7 +81,7 @@ def _load(entry: EntryPoint) -> Target:
         target = getattr(importlib.import_module(entry.module), entry.attr or "target")
     except (ImportError, AttributeError) as error:
         raise TargetError(
-            f'the target "{entry.name}" does not load: {error}', where=entry.value, hint="Install its package anew."
+            f'the target "{entry.name}" does not load: {error}', where=entry.value, hint="Install its package again."
         ) from error
     if not isinstance(target, Target) and callable(target):
         try:

@@ -64,7 +64,7 @@ def _number(text: str) -> float:
 
 
 def _run(options: Namespace, session: Session) -> int:
-    from tinycomp.serving.application import Application, Limits, ServedModel  # not before: they need packages
+    from tinycomp.serving.application import Application, Limits, ServedModel  # imported here: they need packages
     from tinycomp.serving.server import listen, serve
 
     limits = Limits(

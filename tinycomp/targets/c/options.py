@@ -73,7 +73,7 @@ class COptions:
         """
         measured: Measured = {}
         if self.tuning is not None:
-            from tinycomp.targets.c.tuning.log import applicable  # not before: few have a log
+            from tinycomp.targets.c.tuning.log import applicable  # imported here: few have a log
 
             measured = applicable(self.tuning, default_isa(), threads)
         return Settings(
