@@ -11,7 +11,7 @@
 
 enum { SCATTER_ND_Y, SCATTER_ND_INDICES, SCATTER_ND_UPDATES };
 
-enum { SCATTER_ND_PIECE = 256 };
+enum { SCATTER_ND_PIECE = 32 };
 
 static void TC_NAME(tc_scatter_nd_prepare)(tc_prepare *prepare) {
   const tc_scatter_nd_params *p = prepare->params;

@@ -149,3 +149,39 @@ def test_long_chains_are_simplified_without_recursion():
     Simplify().run(graph)
     assert [node.op for node in graph.nodes] == ["Conv"]
     assert_same_results(before, graph, random_feeds(graph), tolerance=1e-3)
+
+
+@pytest.mark.parametrize("reduction", ["none", "add", "mul", "max", "min"])
+@pytest.mark.parametrize("behind", [(3,), (2, 3)])
+def test_scattered_slices_keep_their_order_and_negative_indices(reduction, behind):
+    ones, tail = ", ".join("1" for _ in behind), ", ".join(map(str, behind))
+    graph = parse_graph(f"""graph @main opset {{"" = 18}}
+    (%x: float32[N, {tail}], %i: int64[E, {ones}], %u: float32[E, {tail}]) -> (%y, %z) {{
+      %shape: int64[{len(behind) + 1}] = const [1, {tail}]
+      %ie: int64[E, {tail}] = Expand(%i, %shape)
+      %y = ScatterElements(%x, %ie, %u) {{axis = 0, reduction = "{reduction}"}}
+      %z = GatherElements(%y, %ie) {{axis = 0}}
+    }}""")
+    before = graph.clone()
+    assert Simplify().run(graph)
+    assert {node.op for node in graph.nodes} <= {"ScatterND", "Gather", "Reshape"}
+    x, _, u = random_feeds(graph, sizes={"N": 5, "E": 9})
+    indices = np.array([0, 4, -1, 2, -5, 2, 2, 0, -3]).reshape(-1, *[1] * len(behind))
+    assert_same_results(before, graph, [x, indices, u], tolerance=0)
+
+
+@pytest.mark.parametrize("behind", [(3,), (2, 3)])
+def test_slices_of_a_batch_are_gathered(behind):
+    ones, tail = ", ".join("1" for _ in behind), ", ".join(map(str, behind))
+    graph = parse_graph(f"""graph @main opset {{"" = 18}}
+    (%x: float32[B, N, {tail}], %i: int64[B, K, {ones}]) -> (%y) {{
+      %shape: int64[{len(behind) + 2}] = const [1, 1, {tail}]
+      %ie: int64[B, K, {tail}] = Expand(%i, %shape)
+      %y = GatherElements(%x, %ie) {{axis = 1}}
+    }}""")
+    before = graph.clone()
+    assert Simplify().run(graph)
+    assert {node.op for node in graph.nodes} <= {"GatherND", "Reshape"}
+    x, _ = random_feeds(graph, sizes={"B": 2, "N": 4, "K": 3})
+    indices = np.array([[0, -1, 3], [-4, 2, 2]]).reshape(2, 3, *[1] * len(behind))
+    assert_same_results(before, graph, [x, indices], tolerance=0)

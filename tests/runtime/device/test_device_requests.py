@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import tinycomp
-from tests.runtime.device.units import chain, data, unit
+from tests.runtime.device.units import Listening, chain, data, unit
 from tinycomp.errors import FeedError, OptionError
+from tinycomp.runtime.device.instances import DeviceSet, Member
 from tinycomp.target_api import Node
 
 PATIENCE = 20.0
@@ -69,6 +70,23 @@ def test_several_instances_serve_several_requests_at_once() -> None:
         for future in [module.run_async(feeds(number)) for number in range(4)]:
             future.result(PATIENCE)
         assert [row.requests for row in module.report().devices] == [2, 2]
+
+
+def test_a_request_takes_the_least_busy_device_and_among_equals_the_one_not_used_for_longest() -> None:
+    units = [Listening(f"npu:{index}") for index in range(2)]
+    devices = DeviceSet("npu", units.__getitem__, range(2))
+
+    def choose() -> Member:
+        (member,) = devices.choose(1, lambda member: 0)
+        return member
+
+    first, second = choose(), choose()
+    assert [first.device, second.device] == units  # one that was chosen is busy from then on
+    second.instance.leave()
+    assert choose() is second
+    assert choose() is first  # both have one request; it was chosen before the other
+    assert [member.instance.active for member in (first, second)] == [2, 1]
+    devices.close()
 
 
 class Counting:

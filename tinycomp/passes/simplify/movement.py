@@ -8,11 +8,13 @@ import numpy as np
 
 from tinycomp.errors import ModelError
 from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.types import Dim
 from tinycomp.ops.spatial import make_window
 from tinycomp.passes.edits import joined_sources, take_over, version_of
 from tinycomp.passes.simplify.facts import ints, producer, reshape_target
 from tinycomp.rewrite import GraphBuilder, Match, P, replaces, rule
 
+Dims = tuple[Dim, ...] | None
 VIEWS = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 
 
@@ -124,6 +126,90 @@ def gather_all_to_reshape(graph: Graph, node: Node) -> bool:
     return _reshape(graph, node, node.inputs[0], [])
 
 
+@rule("GatherElements")
+def gather_elements_to_slices(graph: Graph, node: Node) -> bool:
+    """Replace a GatherElements whose indices are the same behind its axis by a Gather or GatherND of whole slices.
+
+    ``torch.gather`` of rows is exported so, with indices that are repeated for every column.
+    """
+    data, axis = node.operand(0), _axis(node)
+    if axis is None or (axis and version_of(graph, "GatherND") < 12):
+        return False
+    if not _alike(data.shape, node.output.shape, but=axis):
+        return False
+    tuples = _repeated_indices(graph, node, axis)
+    if tuples is None:
+        return False
+    if axis:
+        slices = graph.add("GatherND", [data, tuples], {"batch_dims": axis}, at=node, sources=node.sources)
+        return take_over(graph, node, slices)
+    rows = graph.add_const(np.array([-1], np.int64), f"{tuples.name}_shape")
+    flat = graph.add("Reshape", [tuples, rows], at=node, sources=node.sources)
+    return take_over(graph, node, graph.add("Gather", [data, flat.output], {"axis": 0}, at=node, sources=node.sources))
+
+
+@rule("ScatterElements")
+def scatter_elements_to_slices(graph: Graph, node: Node) -> bool:
+    """Replace a ScatterElements along the first axis whose indices are the same behind it by a ScatterND of slices.
+
+    Sums of messages in graph networks are exported so: ``out.scatter_add_(0, index.expand_as(messages), messages)``.
+    """
+    data, updates = node.operand(0), node.operand(2)
+    if _axis(node) != 0 or not _alike(data.shape, updates.shape, but=0):
+        return False
+    tuples = _repeated_indices(graph, node, 0)
+    if tuples is None:
+        return False
+    attrs = {name: value for name, value in node.attrs.items() if name == "reduction"}
+    slices = graph.add("ScatterND", [data, tuples, updates], attrs, at=node, sources=node.sources)
+    return take_over(graph, node, slices)
+
+
+def _axis(node: Node) -> int | None:
+    """Return the axis along which elements are indexed, from the front; None where that is not known."""
+    rank, axis = node.operand(0).rank, int(node.attrs.get("axis", 0))
+    return axis % rank if rank and -rank <= axis < rank else None
+
+
+def _alike(a: Dims, b: Dims, but: int) -> bool:
+    """Tell whether two shapes certainly have the same rank and the same dimensions except for one."""
+    if a is None or b is None or len(a) != len(b):
+        return False
+    return all(x is not None and x == y for i, (x, y) in enumerate(zip(a, b, strict=True)) if i != but)
+
+
+def _repeated_indices(graph: Graph, node: Node, axis: int) -> Value | None:
+    """Return operand 1 as tuples of one index, ``[..., axis, 1]``, if it is the same along all dimensions behind that.
+
+    Returns:
+        None where it is not, or has no dimension to spare.
+    """
+    indices = node.operand(1)
+    rank = indices.rank
+    if rank is None or rank < axis + 2:
+        return None
+    name = f"{indices.name}_slices"
+    if indices.const is not None:
+        if indices.const.size == 0:
+            return None
+        rows = indices.const.reshape(*indices.const.shape[: axis + 1], -1)
+        return graph.add_const(rows[..., :1].copy(), name) if (rows == rows[..., :1]).all() else None
+    expand = producer(indices, "Expand")
+    source = None if expand is None else expand.operand(0)
+    if source is None or source.shape is None or indices.shape is None:
+        return None
+    if source.shape[: axis + 1] != indices.shape[: axis + 1] or set(source.shape[axis + 1 :]) != {1}:
+        return None
+    wanted = (*source.shape[: axis + 1], 1)
+    if len(source.shape) == len(wanted):
+        return source
+    target = reshape_target(wanted, source.shape)
+    if target is None:
+        return None
+    shape = graph.add_const(np.array(target, np.int64), f"{name}_shape")
+    return graph.add("Reshape", [source, shape], outputs=[graph.fresh(name)], at=node, sources=node.sources).output
+
+
 _WINDOWED = ("Conv", "ConvInteger", "MaxPool", "AveragePool", "LpPool", "QLinearConv")
 _WEIGHT = {"Conv": 1, "ConvInteger": 1, "QLinearConv": 3}
 
@@ -230,5 +316,5 @@ def _fill(pad: Node) -> float | None:
 
 RULES = (
     merge_transposes, transpose_to_reshape, merge_views, transpose_of_matrices, constant_expand, gather_all_to_reshape,
-    explicit_pads, merge_pad,
+    gather_elements_to_slices, scatter_elements_to_slices, explicit_pads, merge_pad,
 )  # fmt: skip

@@ -243,6 +243,8 @@ class Member:
     def __init__(self, instance: Instance, target: str) -> None:
         self.instance = instance
         self.device = instance.device
+        self.chosen = 0
+        """Which choice of the set took it last."""
         self._target = target
         self._counts: Counter[str] = Counter()
         self._lock = Lock()
@@ -275,7 +277,7 @@ class DeviceSet:
         self._picks = tuple(picks)
         self._members: list[Member] = []
         self._born = self._process = os.getpid()
-        self._turn = itertools.count()
+        self._choices = itertools.count(1)
         self._lock = Lock()
         self._close: Any = None
 
@@ -336,24 +338,34 @@ class DeviceSet:
         return device
 
     def choose(self, lanes: int, affinity: Callable[[Member], int]) -> list[Member]:
-        """Return a device for each of so many independent groups of regions, the least busy ones first in their turn.
+        """Choose a device for each of so many independent groups of regions, and count the request on each once.
+
+        The least busy devices come first, among equals those that were chosen the longest time ago. A device is chosen
+        and counted in one step, so that requests of several threads do not all take the same one.
 
         Args:
             lanes: How many groups there are.
             affinity: How many bytes of a request's operands are on a device already.
+
+        Returns:
+            A device per group; the caller lets each distinct one :meth:`Instance.leave` in the end.
         """
         members = self.members()
         count = len(members)
-        if count == 1:
-            return members * lanes
-        turn = next(self._turn)
+
+        def used(start: int) -> list[Member]:
+            return [members[(start + lane) % count] for lane in range(min(lanes, count))]
 
         def rank(start: int) -> tuple[int, int, int]:
-            used = [members[(start + lane) % count] for lane in range(min(lanes, count))]
-            busy = sum(member.instance.active for member in used)
-            return -affinity(members[start]), busy, (start - turn) % count
+            busy = sum(member.instance.active for member in used(start))
+            return -affinity(members[start]), busy, members[start].chosen
 
-        start = min(range(count), key=rank)
+        with self._lock:
+            start = min(range(count), key=rank)
+            choice = next(self._choices)
+            for member in used(start):
+                member.chosen = choice
+                member.instance.enter()
         return [members[(start + lane) % count] for lane in range(lanes)]
 
     def close(self) -> None:

@@ -108,6 +108,8 @@ class Request:
         self._places: dict[tuple[int, int], DeviceBuffer] = {}
         """Where values lie on devices, by key and number of the lane."""
         self._heads = [0] * len(self._lanes.lanes)
+        self._entered: list[Member] = []
+        """Devices on which the request is counted."""
         self._held: set[int] = set()
         """Lanes whose last region may have to run again."""
 
@@ -122,18 +124,17 @@ class Request:
         limits, lanes = current(), self._lanes
         check_time(limits)
         self._placed: Placed = lanes.placed(lanes.sizes(self._feeds))
-        self._members = self._chosen()
-        self._leaving = frozenset(filter(self._leaves, lanes.types))
-        for index, run in self._placed.runs.items():
-            if isinstance(run, DeviceRegion):
-                run.loaded(self._members[lanes.lane_of[index]].instance)
-        self._bring_constants()
-        users = {member.instance.number: member for member in self._members}
-        for member in users.values():
-            member.count(requests=1)
-            member.instance.enter()
         arenas: dict[int, DeviceBuffer] = {}
         try:
+            self._members = self._chosen()
+            self._leaving = frozenset(filter(self._leaves, lanes.types))
+            for index, run in self._placed.runs.items():
+                if isinstance(run, DeviceRegion):
+                    run.loaded(self._members[lanes.lane_of[index]].instance)
+            self._bring_constants()
+            users = {member.instance.number: member for member in self._members}
+            for member in users.values():
+                member.count(requests=1)
             for number in sorted(users):
                 size = sum(
                     self._placed.bytes[lane] for lane, m in enumerate(self._members) if m.instance.number == number
@@ -148,10 +149,10 @@ class Request:
         finally:
             with self._lock:
                 self._over = True
-            for number, member in users.items():
+            for member in self._entered:
                 member.instance.leave()
-                if number in arenas:
-                    member.instance.give_back(arenas[number])
+            for number, arena in arenas.items():
+                users[number].instance.give_back(arena)
 
     def _chosen(self) -> list[Member]:
         """Return the device of every lane."""
@@ -163,7 +164,9 @@ class Request:
 
         for devices in dict.fromkeys(lane.devices for lane in self._lanes.lanes):
             numbers = [n for n, lane in enumerate(self._lanes.lanes) if lane.devices is devices]
-            for number, member in zip(numbers, devices.choose(len(numbers), affinity), strict=True):
+            chosen = devices.choose(len(numbers), affinity)
+            self._entered += dict.fromkeys(chosen)
+            for number, member in zip(numbers, chosen, strict=True):
                 members[number] = member
         _requests.debug("a request runs on %s", ", ".join(m.device.name for m in members if m is not None))
         return [member for member in members if member is not None]
