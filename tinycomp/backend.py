@@ -17,7 +17,8 @@ import onnx
 from onnx import helper
 from onnx.backend.base import Backend, BackendRep, Device, DeviceType
 
-from tinycomp.driver.compiler import AnyTarget, compile  # noqa: A004 - the public name
+from tinycomp.driver.compile import compile  # noqa: A004 - the public name
+from tinycomp.driver.compiler import AnyTarget
 from tinycomp.errors import FeedError, TinycompError, UnsupportedError
 from tinycomp.frontend.loading import newest_opsets
 from tinycomp.ir.proto import type_to_proto

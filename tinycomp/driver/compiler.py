@@ -1,4 +1,4 @@
-"""From a model to a module. :func:`compile` reads top to bottom: import, optimise, partition, lower, package.
+"""From a model to a module. :func:`compile_anew` reads top to bottom: import, optimise, partition, lower, package.
 
 What only some options need (checks, dumps, tuning logs) and what saves a module is imported where it is used: that is a
 third of the package, and most programs compile without it.
@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 import os
 import typing
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -73,56 +72,8 @@ ALL = "*"
 """What stands for every target in a dict of policies."""
 
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-
-
-def _checking_names(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Make a function answer an unknown option with the one that may have been meant, and take those that moved."""
-    known = [p.name for p in inspect.signature(function).parameters.values()]
-
-    @functools.wraps(function)
-    def call(*args: _P.args, **options: _P.kwargs) -> _R:
-        for name in options:
-            if name not in (*known, *_MOVED):
-                raise OptionError(
-                    f'{function.__name__} has no option "{name}"',
-                    expected=f"one of {', '.join(known)}",
-                    hint=did_you_mean(name, known),
-                )
-        moved = {name: options.pop(name) for name in _MOVED if name in options}
-        if moved:
-            target = args[1] if len(args) > 1 else options.get("target", "c")
-            options["options"] = _with_moved(moved, target, options.get("options"))
-        return function(*args, **options)
-
-    return call
-
-
-_MOVED = ("winograd", "requantize", "tuning")
-"""Options of the target ``c`` that :func:`compile` still takes itself, for a release."""
-
-
-def _with_moved(moved: Mapping[str, Any], target: Any, options: Any) -> Any:
-    """Return the options of targets with those of the target ``c`` that were given beside them."""
-    old = ", ".join(f"{name}={value!r}" for name, value in moved.items())
-    new = ", ".join(f'"{name}": {value!r}' for name, value in moved.items())
-    warnings.warn(
-        f'compile({old}) is deprecated: these are options of the target c; write options={{"c": {{{new}}}}}',
-        TinycompWarning,
-        stacklevel=3,
-    )
-    targets = target if isinstance(target, (list, tuple)) else (target,)
-    names = [getattr(each, "name", str(each).partition(":")[0]) for each in targets]
-    if "c" not in names or not isinstance(options or {}, Mapping):
-        return options
-    given = (options or {}).get("c", {})
-    return {**(options or {}), "c": {**moved, **given} if isinstance(given, Mapping) else given}
-
-
-@_checking_names
-def compile(  # noqa: A001 - the public name
-    model: Model,
+def compile_anew(
+    model: Model | ModelSource,
     target: AnyTarget | Sequence[AnyTarget] = "c",
     *,
     shapes: Shapes | None = None,
@@ -142,57 +93,10 @@ def compile(  # noqa: A001 - the public name
     devices: Devices = None,
     faults: Faults = None,
 ) -> Module:
-    """Compile a model for one or more targets; what none of them takes runs on the host.
+    """Compile a model, whatever a cache may hold of it.
 
-    Args:
-        model: Path or bytes of an ONNX file, a ModelProto, or a graph.
-        target: Name of a target, a Target, or several in order of priority; ``"host"`` for none.
-        shapes: Shapes that replace the declared ones of inputs, for example ``{"image": (1, 3, 224, 224)}``. A
-            dimension is a size, a name, None for unknown, or has bounds that every run is held to: ``(1, 512)``, or
-            ``("seq", 1, 512)`` with a name.
-        threads: Threads that a run may use; by default what the process's affinity and cgroup allow.
-        strict: Raise if any node is left to the host that does more than handle sequences and optionals of the caller.
-        passes: What to run instead of the default pipeline: passes, or a text such as ``"simplify,fold-constants"``.
-        dump: A folder to write the graph to after every pass.
-        verify: Check structure and numbers after every pass, and every region against the numpy kernels.
-        policy: What every region must fulfil, whatever its target; or policies by name of the target, each in the place
-            of the target's own, with one for all under ``"*"``. Ignored where ``passes`` are given.
-        place: Where nodes run, as in ``{"encoder/*": "npu", "Softmax": "host"}``: by source name, operator, a glob for
-            either, or a predicate on the node, the name of a target or ``"host"``. The first that fits counts.
-        memory_limit: Bytes that the values of a run may take together, weights apart; by default what the machine has
-            available. What is known to need more is refused here, the rest when it runs, before it is allocated.
-        options: Options of the targets by their names, for example ``{"c": {"winograd": False}}``: a dict, or an
-            instance of the class that declares them. ``tinycomp targets NAME`` lists them; those of the target ``c``
-            are described in :class:`tinycomp.targets.c.options.COptions`.
-        specialize: Build regions with dynamic dimensions for each set of sizes that comes, and keep the last 16,
-            instead of one program that serves all sizes: for few sizes that come again and again.
-        optimize: Simplify the graph before it is partitioned; without it, the targets are asked about the nodes of the
-            model as they stand. Ignored where ``passes`` are given.
-        precision: What products compute with: ``"bf16"`` and ``"f16"`` round their weights of 1 MB and more, which
-            halves their memory and nearly the time of products of few rows. With ``"bf16"``, the target ``c`` rounds
-            all factors of products and convolutions to bfloat16 where the processor multiplies these faster. Sums stay
-            in float32. The report says so, with ``verify`` also by how much of the largest one results of random inputs
-            change. By default nothing is rounded, but the factors in a model that computes its products in bfloat16.
-        timeout: Seconds that compiling may take; passes, folded nodes and regions are not begun after that.
-        devices: For a target that has devices how many a module uses, or which: a number, a list of indices or of open
-            devices; of several such targets a dict by name. Requests are spread over them. By default one.
-        faults: What is done when a device fails, a :class:`tinycomp.FaultPolicy`; or a dict of them by symbol of a
-            region, source name, target, or a glob for these, of which the first that fits counts.
-
-    Returns:
-        The module.
-
-    Raises:
-        ModelError: If the model is not valid.
-        UnsupportedError: If it asks for something that no tier can do.
-        TargetError: If a target is unknown, or its code generator fails.
-        FallbackError: If ``strict`` and nodes were left to the host.
-        PlacementError: If a node cannot run where ``place`` wants it.
-        VerifyError: If ``verify`` finds a difference.
-        MemoryLimitError: If the model needs more memory than ``memory_limit``.
-        ExecutionError: If the time is up.
-        OptionError: If there is no such option, or it does not take the value.
-        TuningError: If a tuning log that the options name cannot be read.
+    Arguments, result and errors are those of :func:`tinycomp.driver.compile.compile`; the model may also be what that
+    has read of one.
     """
     check_positive("memory_limit", memory_limit, "bytes")
     pool = Pool(threads if threads is not None else default_threads())
@@ -207,7 +111,7 @@ def compile(  # noqa: A001 - the public name
             specialize, optimize, precision or "f32", devices=DeviceOptions.read(devices, faults, targets),
         )  # fmt: skip
     with limited(memory_limit, timeout), compiling():
-        source = model if isinstance(model, Graph) else ModelSource.of(model, mapped=True)
+        source = model if isinstance(model, (Graph, ModelSource)) else ModelSource.of(model, mapped=True)
         graph = _graph_of(source, shapes)
         if precision is None and passes is None:
             compiler = compiler.fitting(graph)
@@ -246,7 +150,9 @@ class _Original:
     shapes: Shapes | None
 
     @classmethod
-    def of(cls, model: Model, source: ModelSource | Graph, graph: Graph, shapes: Shapes | None) -> _Original:
+    def of(
+        cls, model: Model | ModelSource, source: ModelSource | Graph, graph: Graph, shapes: Shapes | None
+    ) -> _Original:
         """Return what to keep of a model, of its source, and of its graph."""
         if isinstance(source, ModelSource) and not isinstance(model, onnx.ModelProto):
             return cls(source if source.nbytes <= _KEPT else None, shapes)
@@ -360,7 +266,7 @@ def resolve_targets(
 ) -> tuple[Target, ...]:
     """Return targets in priority order from names and Target objects.
 
-    Both arguments are those of :func:`compile`.
+    Both arguments are those of :func:`compile_anew`.
 
     Raises:
         TargetError: If a name is unknown, two targets share one, one lacks what it needs on this machine, or
@@ -449,7 +355,7 @@ def steered(
 
 @dataclass(frozen=True)
 class Compiler:
-    """Turn graphs into modules: the options of :func:`compile`, resolved.
+    """Turn graphs into modules: the options of :func:`compile_anew`, resolved.
 
     Attributes:
         targets: In priority order, ready for plans that run on the threads of the pool.

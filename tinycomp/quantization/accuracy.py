@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from tinycomp.driver.compile import compile as compile_model
 from tinycomp.driver.compiler import Model, load_graph
-from tinycomp.driver.compiler import compile as compile_model
 from tinycomp.driver.tune import Bar
 from tinycomp.errors import QuantizationError
 from tinycomp.ir.graph import Graph, Node, Value

@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from tinycomp.driver.compile import compile as compile_model
 from tinycomp.driver.compiler import Model, load_graph
-from tinycomp.driver.compiler import compile as compile_model
 from tinycomp.driver.load import load
 from tinycomp.driver.tune import Bar
 from tinycomp.errors import ExecutionError, FeedError, OptionError, did_you_mean
