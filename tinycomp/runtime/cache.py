@@ -132,8 +132,9 @@ class Cache:
         about: dict[str, Any] = {"format": FORMAT, "target": target, "region": region, "bytes": len(data), "file": name}
         if depends_on:
             about["depends_on"] = dict(depends_on)
-        write_file(self.folder / name, data, _MODE)
-        write_file(self.folder / f"{key}.json", json.dumps(about).encode(), _MODE)
+        for path, contents in ((self.folder / name, data), (self.folder / f"{key}.json", json.dumps(about).encode())):
+            _make_way(path)
+            write_file(path, contents, _MODE)
 
     def entry(self, key: str) -> Entry | None:
         """Return an entry; None if there is none, or its description is damaged."""
@@ -393,6 +394,14 @@ def _own_file(name: str, folder: int | None, path: Path) -> Iterator[tuple[int, 
         yield descriptor, status
     finally:
         os.close(descriptor)
+
+
+def _make_way(path: Path) -> None:
+    """Remove what would pass its permissions on to the file that takes its place, or is a link to another one."""
+    with contextlib.suppress(FileNotFoundError):
+        mode = path.lstat().st_mode
+        if HAS_OWNERS and (not stat.S_ISREG(mode) or mode & (stat.S_IWGRP | stat.S_IWOTH)):
+            path.unlink()
 
 
 def _contents(descriptor: int) -> bytes:
