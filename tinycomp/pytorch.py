@@ -27,7 +27,7 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from tinycomp.driver.compiler import compile as compile_graph
+from tinycomp.driver.compile import compile as compile_graph
 from tinycomp.driver.models import load_graph
 from tinycomp.errors import FeedError, OptionError, TinycompError, TinycompWarning, UnsupportedError
 from tinycomp.ir.graph import Graph

@@ -36,7 +36,7 @@ def test_list_shows_what_there_is(arguments: tuple[str, ...], call: Call, cache:
 
 def test_list_as_json(call: Call, cache: CCache) -> None:
     data = call("cache", "list", "--json").json
-    assert data["folders"] == {"c": str(cache.folder), "blobs": str(cache.folder.parent / "blobs")}
+    assert data["folders"] == {kind: str(cache.folder.parent / kind) for kind in ("c", "blobs", "modules")}
     assert {e["kind"] for e in data["entries"]} == {"c"}
     assert [(e["key"][0], e["target"], e["region"], e["bytes"]) for e in data["entries"]] == [
         ("a", "npu", "npu_0", 5),

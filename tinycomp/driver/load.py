@@ -49,6 +49,20 @@ def load(
     """
     # Opened once: the file may have been replaced or removed a moment later.
     data, where = (_kept(source), "saved module") if isinstance(source, bytes) else (map_path(source), str(source))
+    return load_mapped(data, where, threads=threads, targets=targets, trusted=trusted, devices=devices, faults=faults)
+
+
+def load_mapped(
+    data: NDArray[np.uint8],
+    where: str,
+    *,
+    threads: int | None = None,
+    targets: Sequence[Target] = (),
+    trusted: bool = False,
+    devices: Devices = None,
+    faults: Faults = None,
+) -> Module:
+    """Return the module in the contents of a file, whose name is ``where``; the rest is as for :func:`load`."""
     archive = Archive.from_bytes(data, where)
     for mapping in mappings_of([data]):
         mapping.give_back()  # the checksums have read everything

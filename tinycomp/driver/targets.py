@@ -20,7 +20,7 @@ def resolve_targets(
 ) -> tuple[Target, ...]:
     """Return targets in priority order from names and Target objects.
 
-    Both arguments are those of :func:`compile`.
+    Both arguments are those of :func:`tinycomp.compile`.
 
     Raises:
         TargetError: If a name is unknown, two targets share one, a target cannot work on this machine, or ``"host"``

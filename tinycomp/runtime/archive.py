@@ -157,6 +157,23 @@ def read_archive(source: str | PathLike[str] | bytes) -> Archive:
     return Archive.from_bytes(map_path(source), str(source))
 
 
+def fingerprint(data: bytes | NDArray[np.uint8]) -> str:
+    """Return a hash of the names, places, sizes and checksums of the members of an archive, without reading these.
+
+    Raises:
+        ArtifactError: If it is no archive.
+    """
+    contents = np.frombuffer(data, np.uint8)
+    stream: Any = mapping_of(contents) or io.BytesIO(data if isinstance(data, bytes) else contents.tobytes())
+    with damaged("the archive is"):
+        try:
+            with zipfile.ZipFile(stream) as file:
+                members = [(each.filename, each.header_offset, each.file_size, each.CRC) for each in file.infolist()]
+        except (zipfile.BadZipFile, EOFError, RuntimeError, OSError) as error:
+            raise ValueError(error) from error
+    return hashlib.sha256(f"{contents.size} {members}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def map_path(path: str | PathLike[str]) -> NDArray[np.uint8]:
     """Return the contents of a file, mapped into memory.
 

@@ -48,6 +48,7 @@ class ModuleParts:
         memory_limit: Bytes that the values of a run may take; None for the memory that the machine has available.
         bounds: The least and the most that sizes may be, by symbol.
         diagram: Makes the data of a picture from the partitioned graph, the plan and sizes by symbol.
+        cache_file: The file in the cache of compiled modules that the module was loaded from, if it was.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -61,6 +62,7 @@ class ModuleParts:
     memory_limit: int | None = None
     bounds: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     diagram: Callable[[Any, Plan, Mapping[str, int]], Diagram] | None = None
+    cache_file: Path | None = None
 
 
 class Module:
@@ -137,6 +139,11 @@ class Module:
         from tinycomp.runtime.blob import BlobRegion  # imported here, because few modules have blobs
 
         return {step.op: step.run.blob for step in self._parts.plan.steps if isinstance(step.run, BlobRegion)}
+
+    @property
+    def cache_file(self) -> Path | None:
+        """Return the file that ``compile(cache=…)`` has found and loaded; None for a module that was compiled."""
+        return self._parts.cache_file
 
     @property
     def threads(self) -> int:
@@ -448,6 +455,11 @@ class Module:
         inputs = ", ".join(map(str, self.inputs))
         outputs = ", ".join(map(str, self.outputs))
         return f"<Module ({inputs}) -> ({outputs})>"
+
+
+def with_parts(module: Module, **parts: Any) -> Module:
+    """Return a module that is made of the same as another one, which has not run yet, but for some parts."""
+    return Module(dataclasses.replace(module._parts, **parts))
 
 
 def _as_arguments(feeds: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:

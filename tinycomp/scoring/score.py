@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tinycomp.driver.compiler import compile as compile_model
+from tinycomp.driver.compile import compile as compile_model
 from tinycomp.driver.load import load
 from tinycomp.driver.models import Model, load_graph
 from tinycomp.driver.tune import Bar

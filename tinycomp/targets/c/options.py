@@ -53,7 +53,7 @@ class COptions:
     requantize: Requantize = "float"
     memory: Memory = field(default="fast", metadata={"form": "fast|least|BYTES"})
     precision: Precision = "f32"
-    tuning: Any = field(default=None, metadata={"form": "FILE", "saved": False})
+    tuning: Any = field(default=None, metadata={"form": "FILE", "saved": False, "file": True})
 
     @property
     def rounds(self) -> bool:
