@@ -87,7 +87,7 @@ def _rebuild(cls: type[TinycompError], message: str, *parts: str) -> TinycompErr
 
 
 class TinycompWarning(UserWarning):
-    """Something in the model or the options is odd, and tinycomp says what it does about it."""
+    """Something in the model or the options is unusual; the text says how tinycomp deals with it."""
 
     def __init__(self, text: object = "") -> None:
         super().__init__(visible(str(text), lines=True))
@@ -118,7 +118,7 @@ class QuantizationError(TinycompError, ValueError):
 
 
 class GenerationError(TinycompError, ValueError):
-    """A model cannot generate text as asked: it is no decoder, its cache is full, or its logits are not numbers."""
+    """A model cannot generate text as asked: it is not a decoder, its cache is full, or its logits are not numbers."""
 
 
 class VerifyError(TinycompError):

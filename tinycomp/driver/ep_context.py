@@ -1,4 +1,4 @@
-"""Exporting compiled modules as ONNX models whose regions are EPContext nodes, which onnxruntime's providers read.
+"""Export compiled modules as ONNX models whose regions are EPContext nodes, which onnxruntime's providers read.
 
 An EPContext node of the domain ``com.microsoft`` takes the place of a region that became a blob: its operands and
 results are those of the region, its attributes hold the blob or name a file with it (onnxruntime's documentation, "EP

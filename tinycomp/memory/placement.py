@@ -55,7 +55,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Say where a buffer lies.
+    """The place of a buffer.
 
     Attributes:
         memory: Name of the memory.

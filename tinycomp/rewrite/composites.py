@@ -42,7 +42,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @dataclass(eq=False)
 class Composite:
-    """Describe what a target takes as one atom.
+    """Describe a group of operators that a target takes as one atom.
 
     Attributes:
         name: Name within the target.
@@ -113,7 +113,7 @@ class CompositeGroup:
 
     @property
     def composites(self) -> Sequence[Composite]:
-        """The composites; they are described when somebody first asks.
+        """The composites; they are created at the first access.
 
         Raises:
             PatternError: If their names are others, or one can match without the operators.
@@ -239,7 +239,7 @@ class Selection:
         return _within_reach(starts, rarest.depth)
 
     def take(self, composite: Composite, match: Match) -> None:
-        """Accept a match that goes with those chosen before."""
+        """Accept a match that is compatible with those chosen before."""
         copies = copies_needed(match, self.graph)
         assert not isinstance(copies, Remark)
         chosen = Chosen(composite, match, frozenset(n for n in match.matched if n not in copies))
@@ -341,7 +341,7 @@ def _within_reach(starts: Iterable[Node], depth: int) -> set[Node]:
 
 
 def _may_take(node: Node, composite: Composite) -> bool:
-    """Tell whether the node is nobody's, or a composite of the same target, which a larger one may hold."""
+    """Tell whether the node is unclaimed, or a composite of the same target, which a larger one may contain."""
     if node.target is None:
         return not node.is_region
     return node.target == composite.target and node.is_composite
@@ -373,7 +373,7 @@ def explain(composite: Composite, node: Node, graph: Graph, owners: Mapping[Node
 
 
 def copies_needed(match: Match, graph: Graph) -> set[Node] | Remark:
-    """Return the members that the match needs copies of, because their values are used outside too.
+    """Return the members that the match must copy, because their values are used outside as well.
 
     A cheap, pure producer is copied, so that each match owns one. What a copied node reads from other members is then
     used outside as well, by the original.

@@ -35,7 +35,7 @@ _WINDOW = 64
 
 
 class Rule(Protocol):
-    """Describe what the engine runs.
+    """Describe a rule for the engine.
 
     Attributes:
         name: Name for messages.
@@ -465,7 +465,7 @@ class _Worklist:
         return before + [user for value in node.outputs for user in value.users]
 
     def changed(self, node: Node, around: list[Node]) -> None:
-        """Queue what the change touched: the old neighbours, the node, and all new nodes that are linked to them."""
+        """Queue the nodes around a change: the old neighbours, the node, and all new nodes that are linked to them."""
         outputs = [v.producer for v in self.graph.outputs if v.producer is not None and v.producer not in self._known]
         stack = [*around, node, *outputs]
         seen = set()
@@ -501,7 +501,7 @@ def _endless(history: Iterable[str], node: Node, limit: int) -> PatternError:
 
 
 def erase_dead(graph: Graph, node: Node) -> list[Node]:
-    """Erase a node that nobody reads, then the producers and constants that this leaves unread.
+    """Erase a node without readers, then the producers and constants that this leaves without readers.
 
     Returns:
         The producers that have lost a reader, and perhaps been erased for it.
@@ -518,7 +518,7 @@ def erase_dead(graph: Graph, node: Node) -> list[Node]:
 
 
 def _erase(graph: Graph, node: Node) -> list[Node]:
-    """Erase a dead node and the constants that nobody else reads; return the producers of its other operands."""
+    """Erase a dead node and the constants that only it reads; return the producers of its other operands."""
     operands = dict.fromkeys(v for v in node.inputs if v is not None)
     graph.erase(node)
     for value in operands:

@@ -65,7 +65,7 @@ def check_module(
     defaults: Mapping[str, Any],
     bounds: Mapping[str, tuple[int, int | None]],
 ) -> None:
-    """Check what a module says of itself.
+    """Check the description that a saved module has of itself.
 
     Args:
         inputs: What it takes.
@@ -85,7 +85,7 @@ def check_module(
 
 
 def check_devices(devices: object, faults: object) -> None:
-    """Check which devices a saved module uses, and what is done about their faults.
+    """Check the devices and the fault policies of a saved module.
 
     Args:
         devices: Indices by target.
@@ -280,7 +280,7 @@ def _check_types(
 
 
 def _check_fit(where: str, expected: _Type, found: _Type, whole: bool = False) -> None:
-    """Compare what is known of two types while loading; every run holds the other sizes of operands against its arrays.
+    """Compare the known parts of two types while loading; every run checks the other sizes against its arrays.
 
     Args:
         where: For messages.

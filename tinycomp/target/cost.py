@@ -1,4 +1,4 @@
-"""What work costs on a target, and what it costs to move values to and from its memory."""
+"""The cost of work on a target, and of moving values to and from its memory."""
 
 from __future__ import annotations
 

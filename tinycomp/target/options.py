@@ -1,4 +1,4 @@
-"""Options of targets: what a user may choose about how a target computes, declared by the target itself.
+"""Options of targets: choices of the user about how a target computes, declared by the target itself.
 
 A target names a frozen dataclass; its fields are the options::
 

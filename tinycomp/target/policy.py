@@ -24,7 +24,7 @@ _N = TypeVar("_N", int, float)
 
 @dataclass(frozen=True, slots=True)
 class TransferCost:
-    """What it costs to reach the target, and what is won there.
+    """The cost of reaching the target, and the gain there.
 
     Attributes:
         bandwidth: Bytes per second between host and target.
