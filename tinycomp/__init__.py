@@ -54,7 +54,7 @@ _WHERE = {
     "to_onnx": ("tinycomp.frontend", "export_model"),
     "tune": ("tinycomp.driver.tune", "tune"),
 }
-# Without from_torch, which needs PyTorch: "from tinycomp import *" works without.
+# from_torch is left out, because "from tinycomp import *" must work without PyTorch.
 __all__ = [
     "Device",
     "DeviceBuffer",

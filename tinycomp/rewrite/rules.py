@@ -1,10 +1,9 @@
 """Rules that rewrite graphs, the engine that applies them until none applies any more, and open graphs.
 
-A rule says at which operators it may start and changes the graph around one node: a :class:`RewriteRule` puts a
-replacement, written with a :class:`GraphBuilder`, in the place of a match, a :class:`FunctionRule` does as it likes.
-The engine seeds every node, and after a change tries the node's neighbourhood and everything new again, so that the
-work is in proportion to the number of changes and not to passes over the graph. Nodes that nobody reads any more are
-erased on the way.
+A rule names the operators at which it may start, and changes the graph around one node. A :class:`RewriteRule` puts a
+replacement, written with a :class:`GraphBuilder`, in the place of a match; a :class:`FunctionRule` is free in what it
+does. The engine starts with every node. After a change it tries the neighbourhood and all new nodes again, so that the
+work is proportional to the number of changes, not to that of passes over the graph. Dead nodes are erased on the way.
 
 >>> from tinycomp.rewrite import Engine, FunctionRule
 >>> def drop_identity(graph, node):
@@ -31,7 +30,7 @@ from tinycomp.rewrite.matcher import Check, Feasibility, Match, Pattern, Search,
 from tinycomp.rewrite.pattern import OWN_OPS, Head
 
 _WINDOW = 64
-"""How many of the latest changes are looked at where rules do not come to an end."""
+"""How many of the latest changes the error names if rules do not terminate."""
 
 
 class Rule(Protocol):
@@ -101,10 +100,10 @@ class GraphBuilder:
     """Insert nodes in the place of others; types are inferred at once.
 
     Args:
-        graph: Where to insert.
-        at: The node whose place in the order the new ones take.
+        graph: The graph.
+        at: The node whose position the new ones take over.
         sources: Source names of the new nodes.
-        domain: Operator domain of what attribute access inserts.
+        domain: Domain of the operators.
     """
 
     def __init__(self, graph: Graph, at: Node, sources: tuple[str, ...], domain: str = "") -> None:

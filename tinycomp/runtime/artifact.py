@@ -1,6 +1,6 @@
 """Saved modules: the contents of the archive, and the loading of those that need no compiler.
 
-A module whose steps are all native regions is rebuilt from its programs alone, without onnx or the IR.
+A module whose steps are all native regions is rebuilt from its programs, without onnx or the IR.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from tinycomp.runtime import blob
     from tinycomp.runtime.csource import source as c_source
     from tinycomp.runtime.diagram import Diagram
-else:  # modules that are native through and through have none of these
+else:  # modules whose steps are all native have none of these
     blob, c_source = LazyModule("tinycomp.runtime.blob"), LazyModule("tinycomp.runtime.csource.source")
 
 _TEXTS, _SLOTS = ("label", "op", "tier"), ("reads", "writes", "frees")
-"""The fields of a step, beside its sources and its program."""
+"""The fields of a step, without its sources and its program."""
 _BLOB = ("target", "version", "options")
-"""The fields of a blob, beside its data and its arrays."""
+"""The fields of a blob, without its data and its arrays."""
 
 
 def native_plan_to_dict(plan: Plan, archive: Archive) -> dict[str, Any] | None:
-    """Return a plan as JSON-able data, its arrays stored in ``archive``; None if it has steps that are not native."""
+    """Return a plan as data for JSON, its arrays stored in ``archive``; None if it has steps that are not native."""
     steps = []
     for step in plan.steps:
         if not isinstance(step.run, NativeRegion):
