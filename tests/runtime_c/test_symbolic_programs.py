@@ -501,7 +501,7 @@ def test_changing_sizes_take_no_memory(pool):
             {"inputs": [{"name": "x", "dtype": "float32", "shape": [3, 3]}]},
             "y0: .* depends on sizes",
         ),
-        ({"inputs": [{"name": "x", "dtype": "float32", "shape": ["n + 1", 3]}]}, "no dimension of an input"),
+        ({"inputs": [{"name": "x", "dtype": "float32", "shape": ["n + 1", 3]}]}, "not dimensions of an input"),
     ],
 )
 def test_programs_that_do_not_hold_together(damage, text):
