@@ -137,7 +137,7 @@ def compile(  # noqa: A001 - the public name
         faults: What is done when a device fails, a :class:`tinycomp.FaultPolicy`; or a dict of them by symbol of a
             region, source name, target, or a glob for these, of which the first that fits counts.
         cache: Where to keep the module, so that the next process with the same model and options loads it instead of
-            compiling again: True for the user's cache folder, or a folder. See "The cache" in docs/saving.md.
+            compiling again: True for the user's cache folder, or a folder. Its ``cache_file`` says whether it did.
 
     Returns:
         The module.
