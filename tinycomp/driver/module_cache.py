@@ -12,6 +12,7 @@ What is found is loaded as a saved module is, without the compiler or onnx.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import importlib.util
 import json
@@ -381,7 +382,10 @@ def _find(store: ModuleCache, wanted: _Wanted, given: Mapping[str, Any]) -> Modu
         return None
     path, data = found
     try:
-        module = load_mapped(data, str(path), threads=given["threads"], targets=wanted.targets)
+        module = load_mapped(
+            data, str(path), threads=given["threads"], targets=wanted.targets,
+            accept=functools.partial(store.names, path),
+        )  # fmt: skip
     except (ArtifactError, TargetError) as error:
         _log("%s is not used: %s", path, error)
         return None
