@@ -97,7 +97,8 @@ def compile_cached(model: Any, target: Any, given: Mapping[str, Any], cache: boo
         return _compile_anew(model, target, given)
     try:
         wanted = _Wanted.of(model, target, given)
-    except OSError:  # of a file that compiling will read, too, and say what is wrong
+    except OSError as error:  # of a file that compiling will read, too, and say what is wrong
+        _log("the cache is left alone: %s", error)
         return _compile_anew(model, target, given)
     found = _find(store, wanted, given)
     return _make(store, wanted, model, target, given) if found is None else found

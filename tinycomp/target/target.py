@@ -208,7 +208,8 @@ class Target:
         cost: What work on the target costs. If all targets of a compilation have a cost, the cheapest placement decides
             between them and the host; otherwise their order does.
         version: Of the code generator. Blobs that it returns are then kept in the user's cache, so that the same
-            region is compiled once; raise it with every change of what the code generator returns.
+            region is compiled once, and modules may be, too; raise it with every change of what the code generator
+            returns.
 
     Attributes:
         options: The options in force; None if the target declares none.
