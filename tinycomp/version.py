@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import functools
 import hashlib
 import os
@@ -89,5 +90,8 @@ _CODE = (".py", ".so", ".pyd", ".dll", ".dylib")
 
 
 def _stamp(found: list[tuple[str, int, int, int]]) -> Stamp:
-    newest = max((max(written, changed) for _, _, written, changed in found), default=0)
-    return Stamp(hashlib.sha256(repr(sorted(found)).encode("utf-8", "surrogatepass")).hexdigest(), newest / 1e9)
+    newest = max([max(written, changed) for _, _, written, changed in found], default=0)
+    found.sort()
+    digest = hashlib.sha256("\0".join([path for path, *_ in found]).encode("utf-8", "surrogatepass"))
+    digest.update(array.array("q", [number for _, *numbers in found for number in numbers]).tobytes())
+    return Stamp(digest.hexdigest(), newest / 1e9)

@@ -12,6 +12,7 @@ What is found is loaded as a saved module is, without the compiler or onnx.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import importlib.util
 import json
@@ -96,7 +97,8 @@ def compile_cached(model: Any, target: Any, given: Mapping[str, Any], cache: boo
         return _compile_anew(model, target, given)
     try:
         wanted = _Wanted.of(model, target, given)
-    except OSError:  # of a file that compiling will read, too, and say what is wrong
+    except OSError as error:  # of a file that compiling will read, too, and say what is wrong
+        _log("the cache is left alone: %s", error)
         return _compile_anew(model, target, given)
     found = _find(store, wanted, given)
     return _make(store, wanted, model, target, given) if found is None else found
@@ -381,7 +383,10 @@ def _find(store: ModuleCache, wanted: _Wanted, given: Mapping[str, Any]) -> Modu
         return None
     path, data = found
     try:
-        module = load_mapped(data, str(path), threads=given["threads"], targets=wanted.targets)
+        module = load_mapped(
+            data, str(path), threads=given["threads"], targets=wanted.targets,
+            accept=functools.partial(store.names, path),
+        )  # fmt: skip
     except (ArtifactError, TargetError) as error:
         _log("%s is not used: %s", path, error)
         return None

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tinycomp.errors import ArtifactError, OptionError, TinycompWarning
+from tinycomp.errors import OptionError, TinycompWarning
 from tinycomp.memory.constants import VARIABLE, cache_folder
 from tinycomp.memory.mapped import map_file
 from tinycomp.memory.system import HAS_OWNERS, open_folder, open_regular
@@ -37,6 +37,8 @@ _MODE = 0o600
 """Nobody else has to read what is kept."""
 _ABANDONED = 3600
 """Seconds after which a file that belongs to no entry is not one that is just being written."""
+_LENGTH = 32
+"""Characters of a checksum in the name of a file."""
 LIMIT_VARIABLE = "TINYCOMP_CACHE_LIMIT"
 """The environment variable that says how many bytes compiled modules may take."""
 LIMIT = 10_000_000_000
@@ -117,7 +119,12 @@ class Cache:
 
     def find(self, key: str) -> bytes | None:
         """Return the bytes of an entry, or None if there is none or it is damaged."""
-        found = self._found(key, lambda entry, file: _contents(file))
+
+        def take(entry: Entry, file: int) -> bytes | None:
+            data = _contents(file)
+            return data if entry.file == self._name(key, data) else None
+
+        found = self._found(key, take)
         return None if found is None else found[1]
 
     def store(
@@ -153,7 +160,7 @@ class Cache:
                     return None
                 with _own_file(entry.file, folder, self.folder / entry.file) as (file, _):
                     data = take(entry, file)
-            if data is None or entry.file != self._name(key, data):
+            if data is None:
                 return None
             with contextlib.suppress(OSError):  # a cache that is only readable serves too
                 os.utime(self.folder / f"{key}.json")
@@ -206,11 +213,11 @@ class Cache:
                 path.unlink(missing_ok=True)
         return old
 
-    def _name(self, key: str, data: Any) -> str:
+    def _name(self, key: str, data: bytes) -> str:
         """Return the name of the file with these bytes."""
-        return f"{key}-{self._checksum(data)[:32]}{self._suffix}"
+        return f"{key}-{self._checksum(data)[:_LENGTH]}{self._suffix}"
 
-    def _checksum(self, data: Any) -> str:
+    def _checksum(self, data: bytes) -> str:
         return hashlib.sha256(data).hexdigest()
 
     def _files(self) -> Iterator[Path]:
@@ -270,19 +277,24 @@ class ModuleCache(Cache):
         super().__init__(cache_folder() / "modules" if folder is None else folder, ".tcm", "a compiled module")
 
     def mapped(self, key: str, is_current: Callable[[Entry], bool]) -> tuple[Path, NDArray[np.uint8]] | None:
-        """Return the file of an entry and its contents, whose members are still to be compared with their checksums.
+        """Return the file of an entry and its contents, which are still to be compared with their checksums.
 
         Args:
             key: The key.
             is_current: Tells whether what the entry depends on is still as it was.
 
         Returns:
-            The path, and the contents, mapped; None if there is no such entry, or it is damaged.
+            The path, and the contents, mapped; None if there is no such entry. Once the archive is read, :meth:`names`
+            tells whether it is what the entry was made of.
         """
         found = self._found(
             key, lambda entry, file: map_file(file, self.folder / entry.file) if is_current(entry) else None
         )
         return None if found is None else (self.folder / found[0].file, found[1])
+
+    def names(self, path: Path, fingerprint: str) -> bool:
+        """Tell whether the name of a file is that of an archive with this fingerprint."""
+        return path.stem.endswith(f"-{fingerprint[:_LENGTH]}")
 
     def store(
         self, key: str, data: bytes, target: str, region: str, depends_on: Mapping[str, str] | None = None
@@ -299,11 +311,8 @@ class ModuleCache(Cache):
         super().store(key, data, target, region, depends_on)
         self.prune(float("inf"), limit)
 
-    def _checksum(self, data: Any) -> str:
-        try:
-            return fingerprint(data)
-        except ArtifactError:
-            return ""  # which is that of no file
+    def _checksum(self, data: bytes) -> str:
+        return fingerprint(data)
 
 
 def size_limit() -> int:
