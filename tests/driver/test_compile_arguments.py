@@ -64,7 +64,11 @@ def test_shapes_make_one_plan_for_one_size():
         ({"threads": 1025}, TargetError, "found 1025"),
         ({"threads": "2"}, TargetError, "found '2'"),
         ({"passes": "simplfy"}, PatternError, 'there is no pass "simplfy". Did you mean "simplify"?'),
-        ({"passes": [3]}, PatternError, 'not a pass; expected a list of passes; found 3. Use tinycomp.driver.pipeline.parse_passes'),
+        (
+            {"passes": [3]},
+            PatternError,
+            "not a pass; expected a list of passes; found 3. Use tinycomp.driver.pipeline.parse_passes",
+        ),
         (
             {"shapes": [2, 4]},
             ModelError,

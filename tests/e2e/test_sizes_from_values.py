@@ -282,5 +282,7 @@ def test_a_dimension_called_as_an_element_keeps_the_region_on_the_host():
     model = model_of(nodes, [("x", FLOAT, ["k[0]"]), ("k", INT64, [2])], [("z", FLOAT)])
     module = assert_as_onnxruntime(model, [{"x": X[0], "k": integers(3, 12)}, {"x": X[0, :1], "k": integers(0, 4)}])
     assert any(
-        "which stands for an element of an input" in str(reason) for host in module.report().hosts for reason in host.reasons
+        "which stands for an element of an input" in str(reason)
+        for host in module.report().hosts
+        for reason in host.reasons
     )

@@ -188,5 +188,7 @@ def test_what_has_no_perplexity():
     run = session.run
     session.run = lambda feeds: {k: v[:, -1:] if k == "logits" else v for k, v in run(feeds).items()}
     assert len(list(tinycomp.generate(session, PROMPT, max_new_tokens=2))) == 2
-    with pytest.raises(GenerationError, match="the model returns only the last logits; expected logits of 4 tokens; found 1"):
+    with pytest.raises(
+        GenerationError, match="the model returns only the last logits; expected logits of 4 tokens; found 1"
+    ):
         perplexity(session, PROMPT)

@@ -92,7 +92,7 @@ def compile(  # noqa: A001 - the public name
         faults: What to do when a device fails: a :class:`tinycomp.FaultPolicy`, or a dict of them by symbol of a
             region, source name, target, or a glob for these. The first key that fits decides.
         cache: A folder for compiled modules, or True for the one in the user's cache. The next process with the same
-            model and options loads the module from there instead of compiling it; its ``cache_file`` says whether it did.
+            model and options loads the module from there instead of compiling it, as its ``cache_file`` then shows.
 
     Returns:
         The module.
