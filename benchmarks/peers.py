@@ -56,6 +56,11 @@ def load_saved_tinycomp(saved: Path, threads: int, feeds: Feeds) -> Run:
     return _runner(tinycomp.load(saved, threads=threads))
 
 
+def load_cached_tinycomp(model: Path, threads: int, feeds: Feeds, folder: Path) -> Run:
+    """A module that a cache in the folder holds, or will hold."""
+    return _tinycomp(model, threads, cache=folder)
+
+
 def _tinycomp(model: Path, threads: int, **options: Any) -> Run:
     import tinycomp
 
@@ -220,7 +225,8 @@ def hurry_tinycomp() -> None:
         package = importlib.import_module(part)
         for module in pkgutil.walk_packages(package.__path__, f"{part}."):
             importlib.import_module(module.name)
-    importlib.import_module("tinycomp.driver.load")
+    for part in ("tinycomp.driver.compiler", "tinycomp.driver.load", "tinycomp.driver.module_cache"):
+        importlib.import_module(part)
     assert importlib.import_module("tinycomp.target").find("c").composites
 
 

@@ -89,7 +89,7 @@ def test_a_module_is_imported_when_one_of_its_names_is_looked_up(families: str) 
 @pytest.mark.parametrize("listed", [["a"], ["a", "b", "z"]])
 def test_a_list_that_is_out_of_date_is_an_error(families: str, listed: list[str]) -> None:
     table = LazyTable(families, {"slow": listed}, entries)
-    with pytest.raises(ImportError, match=r"slow_to_import\.slow does not register what is listed of it: \['[bz]'\]"):
+    with pytest.raises(ImportError, match=r"slow_to_import\.slow does not register what its list says: \['[bz]'\]"):
         table["a"]
 
 

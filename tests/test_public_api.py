@@ -30,7 +30,7 @@ SIGNATURES = {
     "TinycompError": "(message, *, where='', expected='', found='', hint='', snippet='')",
     "compile": "(model, target='c', *, shapes=None, threads=None, strict=False, passes=None, dump=None, verify=False,"
     " memory_limit=None, policy=None, place=None, options=None, specialize=False, optimize=True, precision=None,"
-    " timeout=None, devices=None, faults=None)",
+    " timeout=None, devices=None, faults=None, cache=None)",
     "from_onnx": "(model, shapes=None)",
     "from_torch": "(model, example_inputs=(), *, dynamic_shapes=None, kwargs=None)",
     "generate": "(module, tokens, *, max_new_tokens=128, temperature=0.0, top_k=None, top_p=None, stop=(), seed=None,"
@@ -66,6 +66,7 @@ MEMBERS = {
         "inputs",
         "blobs",
         "bounds",
+        "cache_file",
         "outputs",
         "defaults",
         "graph",

@@ -6,9 +6,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tinycomp.memory.interpreter import importing
+from tinycomp.version import installed_version  # which notes when the package was imported
 
 if TYPE_CHECKING:
-    from tinycomp.driver.compiler import compile  # noqa: A004 - the public name
+    from tinycomp.driver.compile import compile  # noqa: A004 - the public name
     from tinycomp.driver.ep_context import export_ep_context as to_ep_context
     from tinycomp.driver.load import load
     from tinycomp.driver.models import load_graph as from_onnx
@@ -39,7 +40,7 @@ _WHERE = {
     "Pipeline": ("tinycomp.driver.pipeline", "Pipeline"),
     "Target": ("tinycomp.target", "Target"),
     "TinycompError": ("tinycomp.errors", "TinycompError"),
-    "compile": ("tinycomp.driver.compiler", "compile"),
+    "compile": ("tinycomp.driver.compile", "compile"),
     "from_onnx": ("tinycomp.driver.models", "load_graph"),
     "from_torch": ("tinycomp.pytorch", "from_torch"),
     "generate": ("tinycomp.generation", "generate"),
@@ -53,7 +54,7 @@ _WHERE = {
     "to_onnx": ("tinycomp.frontend", "export_model"),
     "tune": ("tinycomp.driver.tune", "tune"),
 }
-# Without from_torch, which needs PyTorch: "from tinycomp import *" works without.
+# from_torch is left out, because "from tinycomp import *" must work without PyTorch.
 __all__ = [
     "Device",
     "DeviceBuffer",
@@ -82,9 +83,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import public names on first use, so that a saved module loads without onnx or networkx."""
     if name == "__version__":
-        from importlib.metadata import version
-
-        return version("tinycomp")
+        return installed_version()
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, attribute = _WHERE[name]

@@ -17,7 +17,7 @@ import onnx
 from onnx import helper
 from onnx.backend.base import Backend, BackendRep, Device, DeviceType
 
-from tinycomp.driver.compiler import compile  # noqa: A004 - the public name
+from tinycomp.driver.compile import compile  # noqa: A004 - the public name
 from tinycomp.driver.targets import AnyTarget
 from tinycomp.errors import FeedError, TinycompError, UnsupportedError
 from tinycomp.frontend.loading import newest_opsets

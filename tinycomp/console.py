@@ -18,7 +18,7 @@ from tinycomp.errors import visible
 
 
 class SafeConsole(Console):
-    """A console that escapes control characters in what it prints; its own codes for colours stay."""
+    """A console that escapes control characters in the text that it prints; its own codes for colours stay."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Yield the segments of a renderable, their texts made visible."""

@@ -87,7 +87,7 @@ def _rebuild(cls: type[TinycompError], message: str, *parts: str) -> TinycompErr
 
 
 class TinycompWarning(UserWarning):
-    """Something in the model or the options is odd, and tinycomp says what it does about it."""
+    """Something in the model or the options is unusual; the text says how tinycomp deals with it."""
 
     def __init__(self, text: object = "") -> None:
         super().__init__(visible(str(text), lines=True))
@@ -118,7 +118,7 @@ class QuantizationError(TinycompError, ValueError):
 
 
 class GenerationError(TinycompError, ValueError):
-    """A model cannot generate text as asked: it is no decoder, its cache is full, or its logits are not numbers."""
+    """A model cannot generate text as asked: it is not a decoder, its cache is full, or its logits are not numbers."""
 
 
 class VerifyError(TinycompError):
@@ -206,7 +206,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     >>> did_you_mean("zzz", ["Conv", "Relu"])
     ''
     """
-    from difflib import get_close_matches  # not before: few programs make mistakes
+    from difflib import get_close_matches  # imported here: few programs need it
 
     names = list(known)
     close = [n for n in names if n.lower() == name.lower()] or get_close_matches(name, names, n=1)

@@ -70,7 +70,7 @@ def _import(name: str, package: str | None = None) -> ModuleType:
 
 
 class LazyModule(ModuleType):
-    """Stand for a module whose import takes long and which few programs need.
+    """Stand for a module that few programs need and that is slow to import.
 
     Type checkers are told of the real one::
 
@@ -81,7 +81,7 @@ class LazyModule(ModuleType):
     """
 
     def __getattr__(self, name: str) -> Any:
-        """Import the module, and keep what was asked for."""
+        """Import the module, and keep the attribute."""
         value = getattr(_import(self.__name__), name)
         setattr(self, name, value)
         return value
@@ -106,7 +106,7 @@ def from_modules(package: str, where: Mapping[str, str]) -> Callable[[str], Any]
 
 
 class LazyTable(Mapping[_K, _V]):
-    """Hold what several modules register; each is imported when one of its names is first looked up.
+    """A table of entries that several modules register; each is imported when one of its names is first looked up.
 
     Which names there are is known without an import. ``items()`` and ``values()`` import all that is left. Threads may
     look up what they like: Python imports a module once, and all of them find the same.
@@ -153,7 +153,7 @@ class LazyTable(Mapping[_K, _V]):
     def get(self, name: _K, default: _T, /) -> _V | _T: ...
 
     def get(self, name: _K, default: Any = None, /) -> Any:
-        """Return what is registered under a name, or the default; an error of an import is no answer."""
+        """Return the entry of a name, or the default; errors of an import are raised."""
         if name in self._found:  # as nearly always
             return self._found[name]
         return self[name] if name in self._where else default
@@ -171,7 +171,7 @@ class LazyTable(Mapping[_K, _V]):
         found = self._registered(_import(f"{self._package}.{module}"))
         if wrong := found.keys() ^ set(self._names[module]):
             raise ImportError(
-                f"{self._package}.{module} does not register what is listed of it: {sorted(map(str, wrong))}",
+                f"{self._package}.{module} does not register what its list says: {sorted(map(str, wrong))}",
                 name=f"{self._package}.{module}",
             )
         self._found.update(found)

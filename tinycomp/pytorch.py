@@ -27,7 +27,7 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from tinycomp.driver.compiler import compile as compile_graph
+from tinycomp.driver.compile import compile as compile_graph
 from tinycomp.driver.models import load_graph
 from tinycomp.errors import FeedError, OptionError, TinycompError, TinycompWarning, UnsupportedError
 from tinycomp.ir.graph import Graph
@@ -174,7 +174,7 @@ class _Compiled:
                 if isinstance(dim, torch.SymInt) and dim.node.expr == size.node.expr:
                     return index, axis
         raise UnsupportedError(
-            "a number that changes is no size of a tensor", where=f"argument {self._arguments[argument].name}",
+            "a number that changes is not a size of a tensor", where=f"argument {self._arguments[argument].name}",
             expected="tensors, their sizes, and parameters", found=str(size), hint=_FALLBACK,
         )  # fmt: skip
 
@@ -267,7 +267,7 @@ def _kind(node: torch.fx.Node, value: Any) -> str:
     if isinstance(value, (int, torch.SymInt)):
         return "size"
     raise UnsupportedError(
-        "an argument is no tensor", where=f"argument {node.name}", expected="tensors, their sizes, and parameters",
+        "an argument is not a tensor", where=f"argument {node.name}", expected="tensors, their sizes, and parameters",
         found=type(value).__name__, hint=_FALLBACK,
     )  # fmt: skip
 
@@ -278,7 +278,7 @@ def _places_of_none(graph: torch.fx.GraphModule) -> list[int]:
     for result in results:
         value = result.meta.get("example_value") if isinstance(result, torch.fx.Node) else result
         if value is not None and not isinstance(value, torch.Tensor):
-            raise UnsupportedError("a result is no tensor", where="the graph", found=str(value), hint=_FALLBACK)
+            raise UnsupportedError("a result is not a tensor", where="the graph", found=str(value), hint=_FALLBACK)
     return [i for i, result in enumerate(results) if result is None]
 
 

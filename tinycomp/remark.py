@@ -1,4 +1,4 @@
-"""Remarks: why not, as data; what predicates return, passes collect and reports show."""
+"""Remarks: reasons for refusals as data, which predicates return, passes collect and reports show."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Remark:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Remark:
-        """Make a remark of what :meth:`to_dict` returned."""
+        """Rebuild a remark from the result of :meth:`to_dict`."""
         remedy = data.get("remedy", "")
         reason = data["text"].removesuffix(f"; {remedy}") if remedy else data["text"]
         return cls(data["stage"], (), data["target"], data["rule"], reason, data["progress"], remedy=remedy)

@@ -221,7 +221,7 @@ class Expression:
         return True
 
     def __index__(self) -> int:
-        raise UndecidedError(f"{self} is no number before a run")
+        raise UndecidedError(f"{self} is not a number before run time")
 
     def __str__(self) -> str:
         return _text(self)

@@ -185,7 +185,7 @@ def partitioned(model: Model, targets: Sequence[Target], *, shapes: Shapes | Non
         >>> [[inner.op for inner in node.body.nodes] for node in graph.nodes if node.is_region]
         [['Relu'], ['Relu'], ['Relu'], ['Add', 'Relu'], ['Relu'], ['Relu']]
     """
-    from tinycomp.driver.models import load_graph  # not before: describing a target needs no compiler
+    from tinycomp.driver.models import load_graph  # imported here: describing a target needs no compiler
     from tinycomp.driver.pipeline import Pipeline, optimisation_passes, partitioning_passes
 
     passes = [*optimisation_passes(targets), *partitioning_passes(targets)]

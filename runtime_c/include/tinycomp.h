@@ -27,12 +27,12 @@ typedef struct tc_context tc_context;
 typedef struct tc_pool tc_pool;
 typedef struct tc_weights tc_weights;
 
-/* Where an operand lives: absent, a caller's buffer, a constant, or the context's arena. */
+/* The space of an operand: absent, a buffer of the caller, a constant, or the context's arena. */
 enum tc_space { TC_NONE = 0, TC_INPUT = 1, TC_OUTPUT = 2, TC_CONSTANT = 3, TC_ARENA = 4 };
 
 typedef struct tc_operand {
   int32_t space;  /* an enum tc_space */
-  int32_t index;  /* which input, output or constant; 0 for the arena */
+  int32_t index;  /* number of the input, output or constant; 0 for the arena */
   int64_t offset; /* in bytes from the start of that buffer */
 } tc_operand;
 
@@ -46,7 +46,7 @@ const char *tc_cpu_feature(int32_t index);
  * if the environment asks for one that this machine does not run. */
 const char *tc_isa_default(void);
 
-/* Whether weights can be packed here for an instruction set, be it that its kernels run here or not. */
+/* Whether weights can be packed here for an instruction set, whether or not its kernels run here. */
 int32_t tc_isa_packs(const char *isa);
 
 /* A number that tells versions of this interface apart, kernels and their parameters included. */
@@ -58,17 +58,17 @@ typedef struct tc_isa_shape {
   int64_t lanes, panel, pairs;
 } tc_isa_shape;
 
-/* false if there is no such instruction set here. */
+/* False if there is no such instruction set here. */
 int32_t tc_isa_describe(const char *isa, tc_isa_shape *shape);
-/* Bytes of a cache of level 1 (data), 2 or 3 as the system states them, or what is common where it does not. */
+/* Bytes of a cache of level 1 (data), 2 or 3 as the system states them, or a common size where it does not. */
 int64_t tc_cache_bytes(int32_t level);
 /* Floating-point operations per second of the calling thread's core with an instruction set (named as for
  * tc_program_create): the most of many short measurements of independent multiply-adds, some milliseconds together. */
 int32_t tc_peak_flops(const char *isa, double *flops_per_second, tc_error *error);
-/* Likewise operations on 8-bit numbers: exact products, added up in 32 bits. */
+/* The same for operations on 8-bit numbers: exact products, added up in 32 bits. */
 int32_t tc_peak_int8(const char *isa, double *operations_per_second, tc_error *error);
-/* Bytes per second that so many threads read together, of so much memory again and again: the most of several passes.
- */
+/* Bytes per second that this many threads read together from this much memory, over and over: the best of several
+ * passes. */
 int32_t tc_peak_read(const char *isa, int32_t threads, int64_t bytes, double *bytes_per_second, tc_error *error);
 
 /* ---- kernels ---- */
@@ -81,23 +81,23 @@ const char *tc_kernel_signature(int32_t kernel);
 
 /* ---- program ---- */
 
-/* isa: a name, or NULL for the environment's TINYCOMP_ISA, or else for the best one. Of an instruction set for which
- * this machine only packs weights, the program can be finished, and its states be read. */
+/* isa: a name, or NULL for the environment's TINYCOMP_ISA, or else for the best one. If this machine can only pack
+ * weights for the instruction set, the program can be finished, and its states can be read. */
 int32_t tc_program_create(const char *isa, int32_t inputs, int32_t outputs, tc_program **program, tc_error *error);
 void tc_program_destroy(tc_program *program);
 /* The data is not copied and must outlive the program; it may be unaligned only if all kernels pack it.
- * mapped: whether it lies in a file that is mapped for reading only; its pages are given back once it is packed. */
+ * mapped: whether the data is in a file mapped for reading only; its pages are given back once it is packed. */
 int32_t tc_program_add_constant(tc_program *program, const void *data, int64_t bytes, int32_t mapped, tc_error *error);
 int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand *operands, int32_t operand_count,
                           const void *params, int64_t params_size, tc_error *error);
 
-/* ---- programs over sizes: their sizes are parameters of a run ---- */
+/* ---- symbolic programs: their sizes are parameters of a run ---- */
 
 enum tc_limits { TC_MAX_SYMBOLS = 4096 };
 
-/* What a formula computes of values before it; a CONSTANT is its first operand, DIVIDE rounds down, and IF_ZERO is its
- * second operand where the first is 0, or else the third. A CONDITION is its first operand, which must be 0 in every
- * run; its second one is the number that the message has. */
+/* What a formula computes from earlier values. A CONSTANT is its first operand, DIVIDE rounds down, and IF_ZERO is its
+ * second operand if the first is 0, else the third. The first operand of a CONDITION must be 0 in every run; its second
+ * one is the number in the message. */
 enum tc_formula_operation {
   TC_FORMULA_CONSTANT = 0,
   TC_FORMULA_ADD = 1,
@@ -109,25 +109,25 @@ enum tc_formula_operation {
   TC_FORMULA_CONDITION = 7
 };
 
-/* First of all: how many symbols there are. Those that inputs show are the values 0 to shown - 1, those that
- * instructions find out come behind them, and every formula is one more. */
+/* The first call: the numbers of symbols. Those that inputs show are the values 0 to shown - 1, those that instructions
+ * determine come next, and every formula adds one more value. */
 int32_t tc_program_symbols(tc_program *program, int32_t shown, int32_t found, tc_error *error);
 int32_t tc_program_formula(tc_program *program, int32_t operation, int64_t a, int64_t b, int64_t c, tc_error *error);
-/* Then, before all instructions: the bytes that the caller gives inputs and outputs, the words (int64) of constants
- * that follow from sizes, and the pieces of the arena, which arena operands name by index. A piece begins behind the
- * ends of others; pieces that are in use together must be ordered in that way. */
+/* Then, before all instructions: the bytes of the caller's inputs and outputs, the words (int64) of constants that
+ * depend on sizes, and the pieces of the arena, which arena operands name by index. A piece begins after the ends of
+ * the pieces `above`; pieces that are in use together must be ordered in that way. */
 int32_t tc_program_buffer_size(tc_program *program, int32_t space, int32_t index, int64_t value, tc_error *error);
 int32_t tc_program_word(tc_program *program, int32_t constant, int64_t word, int64_t value, tc_error *error);
 int32_t tc_program_piece(tc_program *program, int64_t value, const int64_t *above, int64_t count, tc_error *error);
-/* Behind an instruction: which of its parameters (an int64 at this byte) and offsets of operands follow. */
+/* After an instruction: its parameters (an int64 at this byte) and offsets of operands that depend on sizes. */
 int32_t tc_program_parameter(tc_program *program, int64_t byte, int64_t value, tc_error *error);
 int32_t tc_program_offset(tc_program *program, int32_t operand, int64_t value, tc_error *error);
-/* Behind an instruction, and in the order of the symbols: one of its operands, an int64 that it writes to the arena,
- * is the size that this symbol stands for, no more than the value `most`. Steps before it may not depend on it, nor may
- * the bytes of buffers and pieces, which are those for the most; steps behind it are planned anew where it changes. */
+/* After an instruction, and in the order of the symbols: one of its operands, an int64 that it writes to the arena, is
+ * the size of this symbol, at most the value `most`. Earlier steps may not depend on it, nor may the bytes of buffers
+ * and pieces, which are those for the upper bound. Later steps are planned again if it changes. */
 int32_t tc_program_finds(tc_program *program, int32_t operand, int64_t symbol, int64_t most, tc_error *error);
-/* An output that lies in the arena when a run ends, since its bytes and dimensions, all of them values, may follow from
- * sizes that instructions find out; the caller gives no memory for it: see tc_context_grown. */
+/* An output that is in the arena at the end of a run, because its bytes and dimensions, all of them values, may depend
+ * on sizes that instructions determine; the caller provides no memory for it, see tc_context_grown. */
 int32_t tc_program_leaves(tc_program *program, int32_t output, const tc_operand *place, int64_t bytes, int32_t rank,
                           const int64_t *dims, tc_error *error);
 
@@ -135,139 +135,140 @@ int32_t tc_program_leaves(tc_program *program, int32_t output, const tc_operand 
 
 enum tc_control_kind { TC_CONTROL_IF = 0, TC_CONTROL_LOOP = 1 };
 
-/* A number of bytes or elements: a value of a program (its number), or else, if that is -1, the number itself. */
+/* A number of bytes or elements: the number of a value of a program or, if that is -1, the number itself. */
 typedef struct tc_extent {
   int64_t value, number;
 } tc_extent;
 
 /* A finished program that must outlive the one whose instruction runs it. Its inputs and outputs are
  *   IF    the captured operands -> the results,
- *   LOOP  the number of the trip (int64), the condition (bool), carried and captured operands
- *         -> whether to go on (bool), the carried values, one row for each of the other results. */
+ *   LOOP  the number of the iteration (int64), the condition (bool), carried and captured operands
+ *         -> whether to continue (bool), the carried values, one row for each of the other results. */
 typedef struct tc_body {
   const tc_program *program;
-  const tc_extent *symbols; /* what its symbols are at first, by values of the program around it */
-  const int64_t *next;      /* LOOP: which of the body's own values they are in the next trip; -1 for no change */
-  const tc_extent *outputs; /* the bytes of its outputs, by its own values */
+  const tc_extent *symbols; /* the initial values of its symbols, as values of the program around it */
+  const int64_t *next;      /* LOOP: the body's values that they take in the next iteration; -1 for no change */
+  const tc_extent *outputs; /* the bytes of its outputs, as values of the body */
 } tc_body;
 
-/* What one result of a loop turns out to be whose size only a run shows. */
+/* The size of a result of a loop, if it is known only after a run. */
 typedef struct tc_growth {
   int32_t rank;           /* dimensions of a carried value or of a row; or -1 for a result of known size */
-  const tc_extent *dims;  /* what they are after a trip, by values of the body */
-  const tc_extent *first; /* what they are without any, by values of the program around it */
+  const tc_extent *dims;  /* the dimensions after an iteration, as values of the body */
+  const tc_extent *first; /* the dimensions without any iteration, as values of the program around it */
 } tc_growth;
 
 /* Operands: IF the condition (bool), captured ones, results; LOOP the trip count (int64; may be absent), the condition
- * (bool; may be absent), carried ones, captured ones, results: carried values, then rows one behind the other. A result
- * of unknown size is an output of the program, for which the caller gives no memory: see tc_context_grown. */
+ * (bool; may be absent), carried ones, captured ones, results: carried values, then concatenated rows. A result of
+ * unknown size is an output of the program, for which the caller provides no memory, see tc_context_grown. */
 typedef struct tc_control {
   int32_t kind; /* an enum tc_control_kind */
   int32_t carried, captured, results;
   const tc_operand *operands;
   const tc_extent *bytes;   /* of every operand */
-  const tc_body *bodies;    /* of IF the one where the condition holds, and the other; of LOOP one */
-  const tc_growth *growths; /* of every result; of IF NULL */
+  const tc_body *bodies;    /* IF: the one for a true condition, then the other; LOOP: one */
+  const tc_growth *growths; /* of every result; NULL for IF */
 } tc_control;
 
 int32_t tc_program_control(tc_program *program, const tc_control *control, tc_error *error);
 
-/* Behind all instructions: how many of the first ones follow from sizes alone. They read constants and the arena, write
- * what no other instruction writes and no other piece of the arena overlaps, and run only where the sizes are new. */
+/* After all instructions: how many of the first ones depend on sizes alone. They read constants and the arena, write
+ * memory that no other instruction writes and no other piece of the arena overlaps, and run only for new sizes. */
 int32_t tc_program_setup(tc_program *program, int64_t instructions, tc_error *error);
 
-/* Whether a run may go on whose loops would then hold so many bytes. */
+/* Whether a run may continue if its loops then hold this many bytes. */
 typedef int32_t (*tc_permits)(void *owner, int64_t bytes);
 
-/* Lets control flow ask before it takes more memory, and loops now and then while they go on; a run that may not ends
+/* Lets control flow ask before it takes more memory, and loops ask from time to time; a run that may not continue ends
  * with TC_LIMIT. */
 void tc_context_supervise(tc_context *context, tc_permits permits, void *owner);
 
-/* Ends runs with TC_LIMIT that have not ended so many seconds from now, at the next instruction or piece of one; 0 for
- * no end. */
+/* Ends runs with TC_LIMIT that last longer than this many seconds from now, before the next instruction or piece of
+ * one; 0 for no limit. */
 void tc_context_end_after(tc_context *context, double seconds);
 
-/* Last, before tc_program_finish: sizes for which the program is checked and its weights are packed. */
+/* The last call before tc_program_finish: sizes for which the program is checked and its weights are packed. */
 int32_t tc_program_typical(tc_program *program, const int64_t *symbols, tc_error *error);
 
-/* weights: where programs over the same constants find the weights that another one has packed; may be NULL.
+/* weights: packed weights shared by programs that use the same constants; may be NULL.
  * If it fails, the program is as it was before: it cannot be run, and may be finished again or destroyed. */
 int32_t tc_program_finish(tc_program *program, tc_weights *weights, int64_t arena_bytes, tc_error *error);
 const char *tc_program_isa(const tc_program *program);
 /* Bytes that the program touches of its i-th input or output. */
 int64_t tc_program_input_bytes(const tc_program *program, int32_t index);
 int64_t tc_program_output_bytes(const tc_program *program, int32_t index);
-/* Before tc_program_finish: what kernels take the second-level cache to hold, instead of what this machine's does. */
+/* Before tc_program_finish: the size of the second-level cache that kernels assume, instead of that of this machine. */
 void tc_program_assume_cache(tc_program *program, int64_t bytes);
-/* What a finished static program calls a kernel with beside its parameters and operands: to call kernels without it. */
+/* The plan of a kernel call in a finished static program, with which the kernel can be called without the program. */
 typedef struct tc_step_plan {
   int64_t units, scratch_bytes, state_bytes;
-  const void *state; /* of the program, aligned to 64 bytes; NULL where there is none */
-  int32_t fixed;     /* whether the state is made of constants alone, and serves other sizes, too */
+  const void *state; /* belongs to the program, aligned to 64 bytes; NULL if there is none */
+  int32_t fixed;     /* whether the state depends on constants alone, and is valid for other sizes as well */
 } tc_step_plan;
-/* False where there is no such instruction, or it is control flow. */
+/* False if there is no such instruction, or if it is control flow. */
 int32_t tc_program_plan(const tc_program *program, int64_t instruction, tc_step_plan *plan);
-/* The same at the sizes that a context of a program over sizes has. */
+/* The same for the current sizes of a context of a symbolic program. */
 int32_t tc_context_plan(const tc_context *context, int64_t instruction, tc_step_plan *plan);
-/* Numbers in a state: from an offset on `count` of `size` bytes each, and that so many times, `step` bytes apart. */
+/* Numbers in a state: from an offset on, `count` numbers of `size` bytes each, repeated `times` times, `step` bytes
+ * apart. */
 typedef struct tc_numbers {
   int64_t offset, count, size, times, step;
 } tc_numbers;
-/* The i-th numbers of several bytes in the state of such an instruction; false where there are no more. What is in none
- * is bytes. */
+/* The i-th numbers of several bytes in the state of such an instruction; false if there are no more. All other parts of
+ * the state are bytes. */
 int32_t tc_program_numbers(const tc_program *program, int64_t instruction, int32_t i, tc_numbers *numbers);
-/* The i-th stretch of bytes that a run clears before it begins, of an output or of the arena (-1); false where there
- * are no more. */
+/* The i-th range of bytes that a run clears first, in an output or in the arena (-1); false if there are no more. */
 int32_t tc_program_cleared(const tc_program *program, int64_t i, int32_t *buffer, int64_t *begin, int64_t *end);
-/* The same at the sizes that a context of a program over sizes has. */
+/* The same for the current sizes of a context of a symbolic program. */
 int32_t tc_context_cleared(const tc_context *context, int64_t i, int32_t *buffer, int64_t *begin, int64_t *end);
 /* Bytes of packed weights and other state that the program owns alone. */
 int64_t tc_program_state_bytes(const tc_program *program);
 /* Bytes of a context of a finished program: arena, scratch of all threads, pointers. */
 int64_t tc_program_context_bytes(const tc_program *program, int32_t threads);
 
-/* A store of packed weights, for one model; safe to use from many threads. Programs may outlive the caller's share. */
+/* A store of packed weights for one model; safe to use from many threads. Programs may outlive the caller's reference.
+ */
 int32_t tc_weights_create(tc_weights **weights, tc_error *error);
 void tc_weights_destroy(tc_weights *weights);
-/* Bytes that the programs alive share. */
+/* Bytes that are shared now. */
 int64_t tc_weights_bytes(tc_weights *weights);
 
-/* What one kernel call has to do by its definition, an exponential or a comparison counting as one operation. */
+/* The work of one kernel call by its definition; an exponential or a comparison counts as one operation. */
 typedef struct tc_work {
   double flops;              /* operations on floating-point numbers */
-  double integer_operations; /* and on all others */
-  double done;               /* those of both kinds that the algorithm in use does, where it gets by with fewer */
-  double read, written;      /* bytes of the elements that have to be read and written, each once */
+  double integer_operations; /* operations on all other numbers */
+  double done;               /* operations of the algorithm in use, which may be fewer than the sum of both */
+  double read, written;      /* bytes of the elements that must be read and written, each counted once */
   int64_t algorithm;         /* an enum tc_conv_algorithm */
 } tc_work;
 
-/* The work of the i-th instruction of a finished program, all 0 if its rows are limited to those that a run counts;
- * false if there is no such instruction. */
+/* The work of the i-th instruction of a finished program; all 0 if only a run determines the number of its rows. False
+ * if there is no such instruction. */
 int32_t tc_program_work(const tc_program *program, int64_t instruction, tc_work *work);
 
 /* ---- execution ---- */
 
 /* threads: the most threads that a run with this context will use. */
 int32_t tc_context_create(const tc_program *program, int32_t threads, tc_context **context, tc_error *error);
-/* Makes a context of a program over sizes ready for these; at once if it is already. Kernels check and plan their calls
- * anew, packed weights stay. TC_INVALID if the program does not work for them, TC_LIMIT if the memory does not suffice
- * and may not grow; that the results come to more bytes than before counts as that. */
+/* Prepares a context of a symbolic program for these sizes; returns at once if it is prepared already. Kernels check
+ * and plan their calls again, packed weights stay. TC_INVALID if the program does not work for the sizes, TC_LIMIT if
+ * memory must grow and may not; that also holds if the results have more bytes than before. */
 int32_t tc_context_resize(tc_context *context, const int64_t *symbols, int32_t may_grow, tc_error *error);
-/* Bytes of arena, scratch and results for the sizes asked for last, given or not. */
+/* Bytes of arena, scratch and results for the sizes of the last tc_context_resize, whether it succeeded or not. */
 int64_t tc_context_needed_bytes(const tc_context *context);
-/* How many of the first bytes of an output a run writes for certain at these sizes. Who makes memory for the output
- * clears the others, unless what lies there may be seen. */
+/* How many of the first bytes of an output a run certainly writes at these sizes. The owner of the output's memory must
+ * clear the other bytes, unless old contents may be visible. */
 int64_t tc_context_written_bytes(const tc_context *context, int32_t output);
-/* A value at the sizes that the context is ready for; -1 if there is none. */
+/* A value for the sizes that the context is prepared for; -1 if there is none. */
 int64_t tc_context_value(const tc_context *context, int64_t value);
-/* As tc_program_work, at the sizes that the context is ready for. */
+/* As tc_program_work, for the sizes that the context is prepared for. */
 int32_t tc_context_work(const tc_context *context, int64_t instruction, tc_work *work);
 void tc_context_destroy(tc_context *context);
 
 enum tc_ranks { TC_MAX_RANK = 8 };
 
-/* An output whose size only the last run has shown: where it lies until the next one, its dimensions and their number,
- * which is -1 if the output is none of these. */
+/* An output whose size the last run has determined: its data, which are valid until the next run, its dimensions and
+ * their number, which is -1 for any other output. */
 typedef struct tc_grown {
   const void *data;
   int64_t bytes;
@@ -276,7 +277,7 @@ typedef struct tc_grown {
 } tc_grown;
 
 int32_t tc_context_grown(const tc_context *context, int32_t output, tc_grown *grown);
-/* threads counts the caller: a pool of 1 starts none. */
+/* threads includes the caller: a pool of 1 starts no thread. */
 int32_t tc_pool_create(int32_t threads, tc_pool **pool, tc_error *error);
 void tc_pool_destroy(tc_pool *pool);
 int32_t tc_pool_threads(const tc_pool *pool);

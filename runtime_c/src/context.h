@@ -4,13 +4,13 @@
 
 #include "control.h"
 
-/* What is left of one thread's part of a step. */
+/* The rest of one thread's part of a step. */
 typedef struct tc_portion {
   _Alignas(64) _Atomic int64_t next; /* unit */
   int64_t end;
 } tc_portion;
 
-/* What the control flow of a context and of those inside it holds, and who is asked for more. */
+/* The memory held by the control flow of a context and its inner ones, and the callback that permits more. */
 typedef struct tc_supervision {
   tc_permits permits;
   void *owner;
@@ -24,16 +24,16 @@ struct tc_context {
   char *arena;
   char *scratch;
   int64_t arena_room, scratch_room; /* bytes of both */
-  int64_t result_room;              /* bytes of results that sizes so far have had at most */
+  int64_t result_room;              /* most bytes of results for the sizes so far */
   int64_t scratch_stride;
   tc_portion *portions; /* one per thread */
   int32_t threads;
   void **pointers;             /* one per operand of the program */
-  tc_patch *patches;           /* those of the pointers that change with every run */
-  tc_instance sized;           /* of a program over sizes: what it is at those of the next run */
-  int64_t *values;             /* the symbols and formulas to come */
-  bool is_sized;               /* whether `sized` is whole */
-  bool is_set_up;              /* whether the steps have run that follow from sizes alone */
+  tc_patch *patches;           /* the pointers that change with every run */
+  tc_instance sized;           /* of a symbolic program: the instance for the next run */
+  int64_t *values;             /* symbols and formulas for the next sizes */
+  bool is_sized;               /* whether `sized` is complete */
+  bool is_set_up;              /* whether the setup steps have run for these sizes */
   tc_control_state **controls; /* one per instruction with bodies */
   int64_t control_count;
   tc_supervision supervision;
@@ -41,7 +41,7 @@ struct tc_context {
   tc_grown *grown;            /* one per output of a program with such instructions */
 };
 
-/* What a program is in the context's next run. */
+/* The instance of the program for the context's next run. */
 static inline const tc_instance *tc_instance_of(const tc_context *context) {
   return tc_program_is_symbolic(context->program) ? &context->sized : &context->program->own;
 }

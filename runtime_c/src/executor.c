@@ -7,12 +7,12 @@
 #include "pool.h"
 #include "written.h"
 
-/* What a run does: the program's own steps, or those for the sizes at hand. */
+/* The steps of a run: those of the program, or those for the context's sizes. */
 static const tc_step *steps_of(const tc_program *program, const tc_context *context) {
   return tc_program_is_symbolic(program) ? context->sized.steps : program->own.steps;
 }
 
-/* The program may be gone already. */
+/* Does not look at the program, which may have been freed before. */
 static void instance_free(tc_instance *instance) {
   for (int64_t i = 0; instance->steps && i < instance->step_count; i++) {
     const tc_step *step = &instance->steps[i];
@@ -63,7 +63,7 @@ static void *copied(const void *from, size_t bytes) {
   return copy;
 }
 
-/* Makes an instance of its own for a context: what follows from sizes is copied, all else is the program's. */
+/* Makes an instance for a context: parts that depend on sizes are copied, all others belong to the program. */
 static bool instance_copy(const tc_program *program, tc_instance *instance) {
   const tc_instance *own = &program->own;
   const size_t values = (size_t)tc_formulas_values(&program->formulas) * sizeof(int64_t);
@@ -122,7 +122,7 @@ static void resolve_fixed(const tc_program *program, tc_context *context) {
   }
 }
 
-/* A line of its own between the scratch of two threads. */
+/* Leaves a cache line between the scratch of two threads. */
 static int64_t scratch_stride(const tc_instance *instance) {
   return tc_round_up(instance->scratch_bytes, TC_ALIGNMENT) + TC_ALIGNMENT;
 }
@@ -139,7 +139,7 @@ int64_t tc_program_context_bytes(const tc_program *program, int32_t threads) {
          (program->pointer_count + 1) * (int64_t)sizeof(void *);
 }
 
-/* Gives a context what steps with bodies need. */
+/* Creates the state of steps with bodies. */
 static int32_t create_controls(const tc_program *program, tc_context *context, tc_error *error) {
   if (!program->control_count && !program->left_count) {
     return TC_OK;
@@ -190,7 +190,7 @@ int32_t tc_context_create(const tc_program *program, int32_t threads, tc_context
         return tc_error_set(error, TC_NO_MEMORY, "no memory for a context");
       }
     }
-    /* Over sizes, memory comes with the first ones. */
+    /* The memory of a symbolic program is allocated for its first sizes. */
     context->arena_room = tc_program_is_symbolic(program) ? 0 : program->own.arena_bytes;
     context->scratch_stride = tc_program_is_symbolic(program) ? 0 : scratch_stride(&program->own);
     context->scratch_room = context->scratch_stride * threads;
@@ -215,7 +215,7 @@ int32_t tc_context_create(const tc_program *program, int32_t threads, tc_context
   return TC_OK;
 }
 
-/* Whether anything that a step follows from differs between the sizes of now and those to come. */
+/* Whether a value that a step depends on differs between the current sizes and the next ones. */
 static bool changes(const tc_program *program, const tc_context *context, const tc_step *step) {
   for (int64_t i = step->first_fixup; i < step->first_fixup + step->fixup_count; i++) {
     const int64_t value = program->fixups[i].value;
@@ -226,7 +226,7 @@ static bool changes(const tc_program *program, const tc_context *context, const 
   return false;
 }
 
-/* Finishes the steps anew whose sizes change, all of them at first. */
+/* Plans the steps again whose sizes change; the first time, all of them. */
 static int32_t resize_steps(const tc_program *program, tc_context *context, bool all, tc_error *error) {
   tc_instance *sized = &context->sized;
   sized->scratch_bytes = 0;
@@ -240,11 +240,11 @@ static int32_t resize_steps(const tc_program *program, tc_context *context, bool
   return TC_OK;
 }
 
-/* The most bytes that an arena is made larger than needed, where an eighth of it is less. */
+/* The most bytes that an arena grows beyond what is needed, unless an eighth of it is more. */
 enum { AHEAD = 32 << 20 };
 
-/* Makes room for arena and scratch, more than is needed, so that sizes that grow seldom ask for it: what no size has
- * used yet takes no memory. */
+/* Makes room for arena and scratch, and more than is needed, so that growing sizes seldom reallocate. Pages that have
+ * never been touched take no memory. */
 static int32_t grow(tc_context *context, int64_t arena, int64_t scratch, tc_error *error) {
   if (arena > context->arena_room || !context->arena) {
     tc_free(context->arena);
@@ -265,7 +265,7 @@ static int32_t grow(tc_context *context, int64_t arena, int64_t scratch, tc_erro
   return TC_OK;
 }
 
-/* Bytes of the results at the sizes to come. */
+/* Bytes of the results at the next sizes. */
 static int64_t result_bytes(const tc_program *program, const tc_instance *sized) {
   int64_t bytes = 0;
   for (int32_t i = 0; i < program->output_count; i++) {
@@ -275,14 +275,14 @@ static int64_t result_bytes(const tc_program *program, const tc_instance *sized)
   return bytes;
 }
 
-/* Lets the sizes to come be those at hand, and these the ones before. */
+/* Makes the next sizes the current ones, and keeps the old ones for comparison. */
 static void exchange_values(tc_context *context) {
   int64_t *before = context->sized.values;
   context->sized.values = context->values;
   context->values = before;
 }
 
-/* Takes the most for the sizes that steps find out, until they do. */
+/* Assumes the upper bounds of the sizes that steps determine, until they do. */
 static void expect_most(const tc_program *program, int64_t *values) {
   if (program->found_count) {
     memset(values + program->formulas.symbol_count - program->found_count, 0,
@@ -297,7 +297,7 @@ static void expect_most(const tc_program *program, int64_t *values) {
   }
 }
 
-/* Follows a change of the steps' operands in the callers' buffers. */
+/* Updates the patches after operands in the caller's buffers have moved. */
 static void follow_patches(const tc_program *program, tc_context *context) {
   for (int64_t i = 0, p = 0; i < program->step_count; i++) {
     const tc_step *step = &context->sized.steps[i];
@@ -417,8 +417,8 @@ static int32_t resolve_buffers(const tc_program *program, tc_context *context, v
   return TC_OK;
 }
 
-/* One step, of which every thread has a portion: the same part of every step, so that a thread finds in its own caches
- * what it wrote in the step before. Who has finished takes pieces of the others' portions. */
+/* One step. Every thread has a portion of it, the same part in every step, so that it finds in its own caches what it
+ * wrote in the step before. A thread that has finished takes pieces of the portions of others. */
 typedef struct tc_task {
   const tc_kernel *kernel;
   const tc_step *step;
@@ -432,7 +432,7 @@ typedef struct tc_task {
 
 static const char time_is_up[] = "the time is up";
 
-/* Whether the run has to end before more of the step is done. */
+/* Whether the deadline is over, so that the run must end before the next piece. */
 static bool is_late(const tc_task *task) {
   if (task->deadline == 0 || tc_seconds_now() < task->deadline) {
     return false;
@@ -490,7 +490,7 @@ static void run_step(tc_task *task, tc_pool *pool) {
   }
 }
 
-/* Plans the steps behind one anew that has found out a size. */
+/* Plans the steps again that come after one that has determined a size. */
 static int32_t refinish_behind(const tc_program *program, tc_context *context, int64_t found_by, tc_error *error) {
   tc_instance *sized = &context->sized;
   tc_fill_tables(program, sized);
@@ -513,7 +513,7 @@ static int32_t refinish_behind(const tc_program *program, tc_context *context, i
   return TC_OK;
 }
 
-/* Takes over the size that a step has found out. */
+/* Takes over the size that a step has determined. */
 static int32_t take_size(tc_context *context, int64_t found_by, void *const *inputs, void *const *outputs,
                          tc_error *error) {
   const tc_program *program = context->program;
@@ -526,7 +526,7 @@ static int32_t take_size(tc_context *context, int64_t found_by, void *const *inp
     return tc_step_locate(error, found_by, step);
   }
   const bool is_known =
-      size == context->sized.values[step->symbol]; /* as the most that it may be, or from a run before */
+      size == context->sized.values[step->symbol]; /* the upper bound, or the size of an earlier run */
   memcpy(context->values, context->sized.values, (size_t)tc_formulas_values(formulas) * sizeof(int64_t));
   context->values[step->symbol] = size;
   context->is_sized = is_known; /* until all steps are ready */
@@ -534,7 +534,7 @@ static int32_t take_size(tc_context *context, int64_t found_by, void *const *inp
   if (tc_formulas_evaluate(formulas, context->values, tc_formulas_stage_of(formulas, step->symbol), error)) {
     return error->code;
   }
-  if (is_known) { /* only conditions had to be asked */
+  if (is_known) { /* only the conditions had to be checked */
     return TC_OK;
   }
   exchange_values(context);
@@ -546,7 +546,7 @@ static int32_t take_size(tc_context *context, int64_t found_by, void *const *inp
   return resolve_buffers(program, context, inputs, outputs, error);
 }
 
-/* Says where the outputs lie that stay in the arena. */
+/* Records the places of the outputs that stay in the arena. */
 static int32_t leave_outputs(const tc_program *program, tc_context *context, tc_error *error) {
   const tc_instance *sized = &context->sized;
   for (int64_t i = 0; i < program->left_count; i++) {
@@ -568,7 +568,7 @@ static int32_t leave_outputs(const tc_program *program, tc_context *context, tc_
 }
 
 #ifdef TC_POISON
-/* Fills what nothing may be read of with a byte, so that tests fail where something is. */
+/* Fills memory that nothing may read with a byte, so that a test fails if something does. */
 static void poison(tc_context *context, void *const *outputs) {
   const tc_program *program = context->program;
   const tc_instance *instance = tc_instance_of(context);

@@ -7,20 +7,20 @@
 #include "platform.h"
 #include "written.h"
 
-/* Below this cost (operations or bytes) a call is done before another thread has woken up. */
+/* A call that costs less (operations or bytes) ends before another thread has woken up. */
 static const double parallel_cost = 50e3;
 
-/* The bytes that a value says; without one, caller-owned buffers grow with what the program touches. */
+/* The bytes of a caller's buffer by its value; without a value it may be as large as the program needs. */
 static int64_t bytes_of(const tc_instance *instance, const int64_t *values, int32_t index) {
   return values && values[index] >= 0 ? instance->values[values[index]] : TC_MAX_BYTES;
 }
 
-/* How many operations and bytes a call may cost for what it reads and writes: a product of three matrices' sizes is no
- * more than this for the sizes of any two of them, and what repeats one element for ever is. */
+/* The most operations for a call that reads and writes so many bytes. No matrix product needs more than this, but a
+ * damaged call that repeats one element for ever does. */
 static double most_cost(double bytes) { return 0x1p36 + 64 * bytes * sqrt(bytes); }
 
-/* The bytes that an operand's buffer has. Typical sizes need not fit each other: then nothing that follows from sizes
- * is held against them. */
+/* The bytes of an operand's buffer. Typical sizes need not agree with each other, so buffers that depend on sizes are
+ * not checked against them. */
 static int64_t available(const tc_program *program, const tc_instance *instance, const tc_operand *operand) {
   if (operand->space != TC_CONSTANT && tc_program_is_symbolic(program) && instance == &program->own) {
     return TC_MAX_BYTES;
@@ -44,7 +44,7 @@ static void require(tc_requirement *buffer, int64_t bytes, int32_t alignment) {
 
 static bool is_aligned(const void *data, int32_t alignment) { return (uintptr_t)data % (uintptr_t)alignment == 0; }
 
-/* Checks one operand against its buffer, and notes what a caller's buffer must hold. */
+/* Checks one operand against its buffer, and records the requirements on a caller's buffer. */
 static void bound_operand(const tc_program *program, tc_instance *instance, tc_prepare *prepare, int index, char role) {
   const tc_operand *operand = &prepare->operands[index];
   if (operand->space == TC_NONE) {
@@ -98,7 +98,7 @@ static void ask(const tc_program *program, const tc_instance *instance, const tc
 
 static bool is_size(int64_t number) { return number >= 0 && number <= TC_MAX_BYTES; }
 
-/* Runs it and checks everything that it stated. */
+/* Runs the prepare hook, and checks everything that it stated. */
 static void prepare_step(const tc_program *program, tc_instance *instance, const tc_step *step, tc_prepare *prepare) {
   const char *roles = tc_kernel_infos[step->kernel].signature;
   ask(program, instance, step, prepare);
@@ -132,7 +132,7 @@ static tc_weights_key weights_key(const tc_program *program, const tc_step *step
   return key;
 }
 
-/* Exchanges constants that do not lie at a multiple of their element size for copies that do; false without memory. */
+/* Replaces constants that are not aligned to their element size by copies that are; false without memory. */
 static bool align_constants(tc_prepare *prepare, int operands, void **copies) {
   for (int i = 0; i < operands; i++) {
     if (!prepare->constants[i] || prepare->extents[i] <= 0 ||
@@ -162,7 +162,7 @@ static int32_t pack_step(const tc_program *program, const tc_step *step, const t
   return ready ? TC_OK : tc_error_set(prepare->error, TC_NO_MEMORY, "no memory to pack weights");
 }
 
-/* Packs the weights of a step, or finds those that another program has packed. */
+/* Packs the weights of a step, or reuses those that another program has packed. */
 static int32_t give_state(tc_program *program, tc_step *step, const tc_prepare *prepare) {
   const bool shared = prepare->shareable && program->weights;
   const tc_weights_key key = weights_key(program, step, prepare);
@@ -186,10 +186,10 @@ static int32_t give_state(tc_program *program, tc_step *step, const tc_prepare *
   return TC_OK;
 }
 
-/* Gives the pages inside a constant back to the system, which reads them from their file again if they are needed. */
+/* Gives the pages of a constant back to the system, which reads them from the file again if they are needed. */
 static void give_back(const tc_constant *constant) { tc_give_back_pages(constant->data, (size_t)constant->bytes); }
 
-/* Lets go of what a step has packed and no run reads; of mapped files only, since other memory would be lost. */
+/* Gives back the constants that a step has packed and that no run reads; only if they are mapped from a file. */
 static void give_back_packed(const tc_program *program, const tc_step *step) {
   const char *roles = tc_kernel_infos[step->kernel].signature;
   for (int i = 0; i < step->operand_count; i++) {
@@ -200,7 +200,7 @@ static void give_back_packed(const tc_program *program, const tc_step *step) {
   }
 }
 
-/* What a step has to do. */
+/* The work of a step. */
 static tc_work work_of(const tc_step *step, const tc_prepare *prepare) {
   tc_work work = prepare->work;
   const char *roles = tc_kernel_infos[step->kernel].signature;
@@ -213,7 +213,7 @@ static tc_work work_of(const tc_step *step, const tc_prepare *prepare) {
   return work;
 }
 
-/* Keeps what a run needs of what a kernel stated. */
+/* Stores the statements of a kernel that runs need. */
 static void note(tc_instance *instance, tc_step *step, const tc_prepare *prepare) {
   for (int i = 0; i < step->operand_count; i++) {
     tc_reach *reach = &instance->reaches[step->first_pointer + i];
@@ -226,7 +226,7 @@ static void note(tc_instance *instance, tc_step *step, const tc_prepare *prepare
   step->scratch_bytes = prepare->scratch_bytes;
 }
 
-/* Checks the operands of a step that runs bodies; what these touch of them, every run checks. */
+/* Checks the operands of a step that runs bodies; every run checks what the bodies touch. */
 static int32_t bound_control(const tc_program *program, tc_instance *instance, const tc_step *step, tc_error *error) {
   for (int32_t i = 0; i < step->operand_count; i++) {
     const tc_operand *operand = &step->operands[i];
@@ -258,7 +258,7 @@ static int32_t finish_step(tc_program *program, tc_step *step, tc_error *error) 
       .params = step->params, .operands = step->operands, .l2_bytes = program->l2_bytes, .error = error};
   const tc_kernel *kernel = &program->isa->kernels[step->kernel];
   prepare_step(program, &program->own, step, &prepare);
-  if (error->code && step->depends) { /* sizes that fit each other may yet please it: a run will ask again */
+  if (error->code && step->depends) { /* typical sizes may not agree with each other: every run will ask again */
     error->code = TC_OK;
     return TC_OK;
   }
@@ -294,7 +294,7 @@ int32_t tc_program_numbers(const tc_program *program, int64_t instruction, int32
   return true;
 }
 
-/* Whether a step reads the same constants as the program's own. */
+/* Whether a step of an instance reads the same constants as that of the program. */
 static bool same_constants(const tc_program *program, const tc_instance *instance, int64_t step) {
   const tc_operand *operands = instance->steps[step].operands, *own = program->own.steps[step].operands;
   for (int i = 0; i < instance->steps[step].operand_count; i++) {
@@ -308,7 +308,7 @@ static bool same_constants(const tc_program *program, const tc_instance *instanc
   return true;
 }
 
-/* Whether the state of a step, which is that of the program, serves the sizes at hand as well. */
+/* Whether the program's state of a step is valid for the sizes of an instance as well. */
 static bool state_serves(const tc_program *program, const tc_instance *instance, int64_t index,
                          const tc_prepare *prepare) {
   const tc_step *step = &instance->steps[index];
@@ -316,7 +316,7 @@ static bool state_serves(const tc_program *program, const tc_instance *instance,
          !memcmp(step->shared, prepare->shared, sizeof(step->shared)) && same_constants(program, instance, index);
 }
 
-/* Makes room for a state of the step's own, and packs it. */
+/* Packs a state for the sizes of an instance. */
 static int32_t repack(const tc_program *program, tc_step *step, const tc_prepare *prepare) {
   if (prepare->state_bytes > step->room) {
     const int64_t room = prepare->state_bytes + prepare->state_bytes / 8;
@@ -400,10 +400,10 @@ int32_t tc_place_arena(const tc_program *program, tc_instance *instance, tc_erro
   return TC_OK;
 }
 
-/* Finds an order in which every piece comes behind those that it begins behind; there is none if they form a circle. */
+/* Sorts the pieces so that each comes after those in its `above`; fails if they form a cycle. */
 static int32_t order_pieces(tc_program *program, tc_error *error) {
-  free(program->order);                                                       /* of an attempt that failed */
-  int64_t *state = calloc((size_t)program->piece_count + 1, sizeof(int64_t)); /* 1 + how many of its others are done */
+  free(program->order);                                                       /* of a failed attempt */
+  int64_t *state = calloc((size_t)program->piece_count + 1, sizeof(int64_t)); /* 1 + entries of `above` visited */
   int64_t *stack = malloc(((size_t)program->piece_count + 1) * sizeof(int64_t));
   program->order = malloc(((size_t)program->piece_count + 1) * sizeof(int64_t));
   int64_t ordered = 0;
@@ -439,7 +439,7 @@ static int32_t order_pieces(tc_program *program, tc_error *error) {
                  : tc_error_set(error, TC_INVALID, "the pieces of the arena lie in a circle");
 }
 
-/* Makes room for what follows from sizes; false without memory. */
+/* Allocates values, starts and tables; false without memory. */
 static bool make_tables(tc_program *program) {
   tc_instance *own = &program->own;
   own->values = calloc((size_t)tc_formulas_values(&program->formulas), sizeof(int64_t));
@@ -488,7 +488,7 @@ int32_t tc_program_typical(tc_program *program, const int64_t *symbols, tc_error
   return TC_OK;
 }
 
-/* Lists the pointers that must be set anew for every run. */
+/* Lists the pointers that must be set in every run. */
 static int32_t collect_patches(tc_program *program, tc_error *error) {
   program->patches = malloc((size_t)(program->pointer_count + 1) * sizeof(tc_patch));
   if (!program->patches) {
@@ -505,8 +505,8 @@ static int32_t collect_patches(tc_program *program, tc_error *error) {
   return TC_OK;
 }
 
-/* Takes back what an attempt to finish has noted, so that the next one starts afresh. */
-static void forget(tc_program *program) {
+/* Undoes a failed attempt to finish, so that there may be another one. */
+static void undo_finish(tc_program *program) {
   for (int64_t i = 0; i < program->step_count; i++) {
     tc_step_drop_state(program, &program->own.steps[i]);
   }
@@ -520,7 +520,7 @@ static void forget(tc_program *program) {
 
 static int32_t finish_steps(tc_program *program, tc_error *error) {
   int32_t failed = TC_OK;
-  free(program->own.reaches); /* of an attempt that failed */
+  free(program->own.reaches); /* of a failed attempt */
   program->own.reaches = calloc((size_t)program->pointer_count + 1, sizeof(tc_reach));
   if (!program->own.reaches) {
     return tc_error_set(error, TC_NO_MEMORY, "no memory to finish the program");
@@ -542,7 +542,7 @@ static bool is_known(const tc_program *program, int64_t value, int32_t stage) {
   return value < 0 || tc_formulas_stage_of(&program->formulas, value) <= stage;
 }
 
-/* Checks that nothing depends on a size before a step has found it out. */
+/* Checks that no step depends on a size before another step has determined it. */
 static int32_t check_stages(tc_program *program, tc_error *error) {
   if (!program->found_count) {
     return TC_OK;
@@ -598,13 +598,13 @@ int32_t tc_program_finish(tc_program *program, tc_weights *weights, int64_t aren
       tc_apply_fixups(program, &program->own, &program->own.steps[i]);
     }
     if (tc_place_arena(program, &program->own,
-                       error)) { /* sizes that fit each other may yet do: a run will ask again */
+                       error)) { /* typical sizes may not agree with each other: every run will ask again */
       error->code = TC_OK;
       program->own.arena_bytes = 0;
     }
   }
   if (finish_steps(program, error)) {
-    forget(program);
+    undo_finish(program);
     return error->code;
   }
   program->finished = true;

@@ -1,4 +1,4 @@
-/* What a kernel is: the interface between the executor and the kernel bodies. */
+/* The interface between the executor and the kernel bodies. */
 #ifndef TINYCOMP_KERNEL_H
 #define TINYCOMP_KERNEL_H
 
@@ -6,7 +6,7 @@
 
 #include "base.h"
 
-/* Where a failure is noted, by whichever thread. With TC_STANDALONE kernels are called by one thread, without the
+/* The failure of a run, which any thread may set. With TC_STANDALONE, kernels are called by one thread, without the
  * rest of the runtime. */
 #ifdef TC_STANDALONE
 typedef const char *tc_failure;
@@ -19,14 +19,15 @@ typedef _Atomic(const char *) tc_failure;
 
 enum { TC_MAX_OPERANDS = 16, TC_MAX_SHARED = 12, TC_MAX_NUMBERS = 10 };
 
-/* Which bytes of an operand a call reads, or certainly writes, from the operand's offset on: rows that are `stride`
- * bytes apart. Where that is no such pattern, `rows` is -1: all of the extent may be read, and none of it need be
- * written. */
+/* The bytes of an operand that a call reads, or certainly writes, from the operand's offset on: rows that are `stride`
+ * bytes apart. If there is no such pattern, `rows` is -1: the call may read all of the extent, and may write none of
+ * it.
+ */
 typedef struct tc_reach {
-  int64_t rows, stride, columns, extent; /* in bytes but for the rows; the extent is from first to last */
-  int32_t counter;                       /* the operand that counts how much of this one holds values, or 0 */
-  int64_t counted_bytes;                 /* what each of these takes, from the first byte on; 0 where segments have a
-                                            count each, and only who reads the same counts knows what is written */
+  int64_t rows, stride, columns, extent; /* in bytes except for the rows; the extent is from first to last */
+  int32_t counter;                       /* operand that holds the number of valid elements of this one, or 0 */
+  int64_t counted_bytes;                 /* bytes of each such element, from the first byte on; 0 if every segment has
+                                            its own count, so that only a reader of the counts knows what is written */
 } tc_reach;
 
 /* One kernel call while its program is being finished. A kernel's prepare function reads the first part and fills the
@@ -45,10 +46,10 @@ typedef struct tc_prepare {
   int64_t units;                 /* independent units of work */
   double cost;                   /* of the whole call, in floating-point operations or bytes, roughly */
   tc_work work;                  /* all but the bytes, which are those in `moved` */
-  double moved[TC_MAX_OPERANDS]; /* bytes of each operand that have to be read or written, each once */
+  double moved[TC_MAX_OPERANDS]; /* bytes of each operand that must be read or written, each counted once */
   int64_t scratch_bytes;         /* per thread */
-  int64_t state_bytes;           /* program-owned memory for packed weights and derived figures */
-  int64_t shared[TC_MAX_SHARED]; /* what the state depends on besides constants and its size, see tc_share */
+  int64_t state_bytes;           /* memory of the program for packed weights and derived figures */
+  int64_t shared[TC_MAX_SHARED]; /* figures that the state depends on, besides constants, see tc_share */
   bool shareable;
   tc_numbers numbers[TC_MAX_NUMBERS]; /* in the state, see tc_state_numbers */
   int32_t number_count;
@@ -68,7 +69,7 @@ typedef struct tc_call {
 /* Validates the call and fills the second part of its tc_prepare. Constants are not yet checked: a hook may read one
  * only within its constant_bytes, and may not trust its alignment. */
 typedef void (*tc_prepare_fn)(tc_prepare *prepare);
-/* Fills the zeroed state; runs once, after everything that the call touches was checked. */
+/* Fills the zeroed state; runs once, after all that the call touches has been checked. */
 typedef void (*tc_pack_fn)(const tc_prepare *prepare, void *state);
 /* Computes units [begin, end). The result may not depend on how the units are split. */
 typedef void (*tc_run_fn)(const tc_call *call, int64_t begin, int64_t end);
@@ -80,7 +81,7 @@ typedef struct tc_kernel {
   tc_run_fn run;
 } tc_kernel;
 
-/* What is true of a kernel on every machine. */
+/* The properties of a kernel that are the same on every machine. */
 typedef struct tc_kernel_info {
   const char *name;
   const char *signature;
@@ -96,15 +97,15 @@ enum tc_kernel_id {
 
 extern const tc_kernel_info tc_kernel_infos[TC_KERNEL_COUNT];
 
-/* The letter of a signature in lower case: what an operand is for, whether or not it may be absent. */
+/* The role of an operand: the letter of the signature in lower case, whether or not the operand may be absent. */
 static inline char tc_role(char letter) { return letter >= 'A' && letter <= 'Z' ? (char)(letter - 'A' + 'a') : letter; }
 
-/* Fills bytes by chance, from the system; false where it has none. */
+/* Fills bytes with random numbers of the system; false if it has none. */
 bool tc_random_bytes(void *to, size_t bytes);
 
 /* ---- for prepare functions ---- */
 
-/* Kernels that stand alone have these for themselves where sizes are known only in a run. */
+/* Standalone kernels contain these functions if sizes are known only at run time. */
 #ifdef TC_SIZED
 #define TC_HOOK static
 #else
@@ -124,8 +125,8 @@ TC_HOOK bool tc_refused(const tc_prepare *prepare);
     }                                       \
   } while (0)
 
-/* Product of non-negative factors; refuses a negative factor, and returns 0. What passes TC_MAX_BYTES is refused, too,
- * where one factor is 0 by what the others are: afterwards each of them is a size. */
+/* Product of non-negative factors; refuses negative ones, and products above TC_MAX_BYTES, and then returns 0. If a
+ * factor is 0, the product of the others is checked all the same, so that each factor is a valid size afterwards. */
 TC_HOOK int64_t tc_product(tc_prepare *prepare, const int64_t *factors, int count);
 
 /* The same for a few factors, inlined: every new size asks for hundreds of products. */
@@ -150,27 +151,27 @@ TC_HOOK int64_t tc_span(tc_prepare *prepare, int64_t rows, int64_t stride, int64
  * operands are ignored. */
 TC_HOOK void tc_touch(tc_prepare *prepare, int operand, int64_t elements, int element_size);
 
-/* Likewise `rows` rows of `columns` elements that are `stride` apart; what lies between them is not moved. */
+/* The same for `rows` rows of `columns` elements that are `stride` apart; the gaps between them are not moved. */
 TC_HOOK void tc_touch_rows(tc_prepare *prepare, int operand, int64_t rows, int64_t stride, int64_t columns,
                            int element_size);
 
-/* Likewise matrices in two dimensions of batches; where a stride is 0, the same elements are moved once. */
+/* The same for matrices in two dimensions of batches; along a stride of 0, the same elements are moved once. */
 TC_HOOK void tc_touch_matrices(tc_prepare *prepare, int operand, const int64_t sizes[4], const int64_t strides[4],
                                int element_size);
 
-/* States, after what is touched, that nothing of a result need be written. */
+/* States, after tc_touch, that the call may write nothing of a result. */
 static inline void tc_writes_some(tc_prepare *prepare, int operand) {
   prepare->reaches[operand] = (tc_reach){.rows = -1};
 }
 
-/* States, after what is touched, that of an operand as much is written, or read, as another one counts, which is not
- * the first: so many times `bytes` of it, or with 0 bytes something of each segment. */
+/* States, after tc_touch, that another operand, which is not the first one, counts the elements of `bytes` bytes that
+ * are read or written; 0 bytes if it has a count for each segment. */
 static inline void tc_counted(tc_prepare *prepare, int operand, int counter, int64_t bytes) {
   prepare->reaches[operand].counter = counter;
   prepare->reaches[operand].counted_bytes = bytes;
 }
 
-/* States, after what is touched, that only so many elements have to be moved. */
+/* States, after tc_touch, that only this many elements must be moved. */
 static inline void tc_move(tc_prepare *prepare, int operand, double elements, int64_t element_size) {
   prepare->moved[operand] = elements * (double)element_size;
 }
@@ -180,20 +181,20 @@ TC_HOOK double tc_count(const int64_t *factors, int count);
 #define TC_COUNT(...) \
   tc_count((const int64_t[]){__VA_ARGS__}, (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
 
-/* The elements that an operand holds whose strides are 0 where it repeats. */
+/* The distinct elements of an operand, whose strides are 0 along dimensions that repeat. */
 TC_HOOK double tc_distinct(const int64_t *sizes, const int64_t *strides, int dimensions);
 
 /* Adds operations on numbers of an enum tc_type to the work. */
 TC_HOOK void tc_operate(tc_prepare *prepare, int64_t type, double operations);
 
-/* States that the state is made of constants and these figures alone, and never changes: programs may share it. */
+/* States that the state depends only on constants and these figures, and never changes: programs may share it. */
 TC_HOOK void tc_share(tc_prepare *prepare, const int64_t *figures, int count);
 #define TC_SHARE(prepare, ...) \
   tc_share((prepare), (const int64_t[]){__VA_ARGS__}, (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
 
-/* States that there are numbers in the state, from an offset on `count` of `size` bytes each, so many times, `step`
- * bytes apart. A processor of the other byte order has their bytes the other way round. Where a lane holds two numbers
- * of 16 bits, it is these. */
+/* States that the state holds numbers: from an offset on, `count` numbers of `size` bytes each, repeated `times` times,
+ * `step` bytes apart. A processor of the other byte order has their bytes swapped. If a lane holds two numbers of 16
+ * bits, these are the numbers, not the lane. */
 static inline void tc_state_repeats(tc_prepare *prepare, int64_t offset, int64_t count, int64_t size, int64_t times,
                                     int64_t step) {
   prepare->numbers[prepare->number_count++] = (tc_numbers){offset, count, size, times, step};
@@ -219,7 +220,7 @@ TC_HOOK void tc_check_activation(tc_prepare *prepare, int64_t activation, float 
 
 /* ---- for run functions ---- */
 
-/* Makes the run fail with a message that lives for ever; the first one is reported. */
+/* Makes the run fail with a message of static storage; the first one is reported. */
 static inline void tc_fail(const tc_call *call, const char *message) {
 #ifdef TC_STANDALONE
   *call->failure = *call->failure ? *call->failure : message;

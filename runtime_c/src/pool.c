@@ -1,8 +1,8 @@
 /* The thread pool: workers spin for a short while after a job, so that the next one starts within a fraction of a
  * microsecond, and then sleep on a condition variable.
  *
- * A job is offered, not assigned: the caller does whatever no worker has begun, closes the job, and waits only for
- * workers that are inside it. So a worker that the system does not schedule in time delays nobody. */
+ * A job is offered, not assigned: the caller does all that no worker has begun, closes the job, and waits only for the
+ * workers inside it. So a worker that the system does not schedule in time delays no job. */
 #include "pool.h"
 
 #include <stdatomic.h>
@@ -71,7 +71,7 @@ static void sleep_until_next(tc_pool *pool, unsigned seen) {
   tc_mutex_unlock(&pool->mutex);
 }
 
-/* Takes part in the job if there still is one. Either this sees that the job was closed, or the caller sees that a
+/* Takes part in the job if there is one. Either this thread sees that the job is closed, or the caller sees that a
  * worker is inside, because both use sequentially consistent order. */
 static void take_part(tc_pool *pool, int index) {
   atomic_fetch_add(&pool->inside, 1);
@@ -94,7 +94,7 @@ static void work(void *argument) {
   }
 }
 
-/* Starts a new generation and wakes whoever sleeps. */
+/* Starts a new generation and wakes sleeping workers. */
 static void announce(tc_pool *pool) {
   atomic_fetch_add(&pool->generation, 1);
   if (atomic_load(&pool->sleepers)) {

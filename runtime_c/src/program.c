@@ -145,7 +145,7 @@ int32_t tc_check_operand(const tc_program *program, char role, const tc_operand 
   return TC_OK;
 }
 
-/* Puts the instruction and the operand concerned in front of a message. */
+/* Prefixes a message with the instruction and the operand. */
 static int32_t locate(tc_error *error, int64_t step, const char *kernel, int32_t operand) {
   char message[sizeof(error->message)];
   memcpy(message, error->message, sizeof(message));
@@ -155,7 +155,7 @@ static int32_t locate(tc_error *error, int64_t step, const char *kernel, int32_t
 
 static int32_t add_fixup(tc_program *program, tc_fixup fixup, tc_error *error);
 
-/* Lets the last step be looked at again where the size of an operand's buffer or the words of its table change. */
+/* Makes the last step depend on the size of an operand's buffer, or on the words of its table. */
 static int32_t note_operand(tc_program *program, const tc_operand *operand, tc_error *error) {
   int64_t value = -1;
   if (operand->space == TC_ARENA && program->piece_count) {
@@ -185,7 +185,7 @@ int32_t tc_note_dependencies(tc_program *program, const tc_step *step, tc_error 
   return TC_OK;
 }
 
-/* Takes the last step back. */
+/* Removes the last step. */
 static void drop_last(tc_program *program) {
   const tc_step *step = &program->own.steps[--program->step_count];
   program->fixup_count -= step->fixup_count;
@@ -231,7 +231,7 @@ int32_t tc_program_append(tc_program *program, int32_t kernel, const tc_operand 
   return TC_OK;
 }
 
-/* ---- programs over sizes ---- */
+/* ---- symbolic programs ---- */
 
 int32_t tc_program_symbols(tc_program *program, int32_t shown, int32_t found, tc_error *error) {
   if (program->finished || program->step_count || program->formulas.symbol_count || shown < 0 || found < 0 ||
@@ -258,7 +258,7 @@ bool tc_is_value(const tc_program *program, int64_t value) {
   return value >= 0 && value < tc_formulas_values(&program->formulas);
 }
 
-/* Whether formulas and buffers may still be described: later, others have been made to measure. */
+/* Whether formulas and buffers may still be added: later, arrays have been allocated for their number. */
 static bool is_open(const tc_program *program) { return !program->finished && !program->own.values; }
 
 int32_t tc_program_formula(tc_program *program, int32_t operation, int64_t a, int64_t b, int64_t c, tc_error *error) {
@@ -294,7 +294,7 @@ int32_t tc_program_piece(tc_program *program, int64_t value, const int64_t *abov
     free(kept);
     return tc_error_set(error, TC_NO_MEMORY, "no memory for another piece of the arena");
   }
-  if (count > 0) { /* a piece may stand above none, and then needs no list */
+  if (count > 0) { /* a piece that begins after no other has no list */
     memcpy(kept, above, (size_t)count * sizeof(int64_t));
   }
   program->pieces[program->piece_count++] = (tc_piece){value, kept, count};

@@ -11,10 +11,10 @@ typedef struct tc_constant {
   const void *data;
   int64_t bytes;
   bool mapped;   /* in a file that is mapped for reading only */
-  int32_t table; /* which table it is, or -1: one whose words are all the same for all sizes */
+  int32_t table; /* number of the table, or -1 for a constant without words that depend on sizes */
 } tc_constant;
 
-/* What the program needs of one caller-owned buffer. */
+/* What the program needs of a buffer of the caller. */
 typedef struct tc_requirement {
   int64_t bytes;
   int32_t alignment;
@@ -24,20 +24,20 @@ typedef struct tc_step {
   int32_t kernel;
   int32_t operand_count;
   tc_operand *operands;
-  bool finds; /* a size: what follows is about that */
-  int32_t found_operand;
-  int64_t symbol, most; /* values: the size, and what it is at most */
+  bool finds;            /* it determines a size, to which the next three fields belong */
+  int32_t found_operand; /* receives the size */
+  int64_t symbol, most;  /* values: the size, and its upper bound */
   void *params;
-  tc_control *control;   /* of a step that runs bodies, whose `kernel` means nothing; or else NULL */
-  int64_t control_index; /* which of these it is */
+  tc_control *control;   /* of a step that runs bodies and has no kernel; otherwise NULL */
+  int64_t control_index; /* its number among such steps */
   void *state;
-  tc_packed *packed;   /* what holds the state if other programs may use it, too */
+  tc_packed *packed;   /* owner of the state if other programs may use it as well */
   int64_t state_bytes; /* of the state */
-  void *common;        /* of an instance: the state at typical sizes, which belongs to the program */
-  void *own;           /* of an instance: memory for states at other sizes */
-  int64_t room;        /* of that memory */
-  bool shareable;      /* whether the state depends on constants and the following figures alone */
-  bool depends;        /* on sizes: it has a part in the list of fix-ups */
+  void *common;        /* in an instance: the state at typical sizes, which belongs to the program */
+  void *own;           /* in an instance: memory for states at other sizes */
+  int64_t room;        /* bytes of that memory */
+  bool shareable;      /* the state depends only on constants and on `shared` */
+  bool depends;        /* it depends on sizes, and has fix-ups */
   int64_t first_fixup, fixup_count;
   int64_t shared[TC_MAX_SHARED];
   int64_t units;
@@ -53,33 +53,33 @@ typedef struct tc_patch {
   tc_operand operand;
 } tc_patch;
 
-/* A part of a step that follows from sizes. */
+/* A part of a step that depends on sizes. */
 enum tc_fixup_kind { TC_FIXUP_PARAMETER, TC_FIXUP_OFFSET, TC_FIXUP_WORD, TC_FIXUP_NONE };
 
 typedef struct tc_fixup {
   enum tc_fixup_kind kind;
-  int64_t place; /* byte of the parameters, operand, or word of the table; of NONE nothing: the step only reads it */
+  int64_t place; /* byte of the parameters, operand, or word of the table; unused for NONE */
   int32_t table;
-  int64_t value; /* which */
+  int64_t value; /* number of the value */
 } tc_fixup;
 
-/* A piece of the arena of a program over sizes. */
+/* A buffer in the arena of a symbolic program. */
 typedef struct tc_piece {
   int64_t value;  /* its bytes */
-  int64_t *above; /* the pieces that it begins behind, all of them earlier ones in `order` */
+  int64_t *above; /* the pieces after which it begins, all of them earlier in `order` */
   int64_t above_count;
 } tc_piece;
 
-/* An output that lies in the arena when a run ends. */
+/* An output that is in the arena at the end of a run. */
 typedef struct tc_left {
   int32_t output;
   tc_operand place;
-  int64_t bytes; /* values, as the dimensions are */
+  int64_t bytes; /* a value, like the dimensions */
   int32_t rank;
   int64_t dims[TC_MAX_RANK];
 } tc_left;
 
-/* Bytes of an output of the caller's, or of the arena. */
+/* A range of bytes in an output or in the arena. */
 enum { TC_IN_ARENA = -1 };
 
 typedef struct tc_stretch {
@@ -87,28 +87,28 @@ typedef struct tc_stretch {
   int64_t begin, end;
 } tc_stretch;
 
-/* Some that do not touch, in order. */
+/* Disjoint ranges in order. */
 typedef struct tc_stretches {
   tc_stretch *items;
   int64_t count, capacity;
 } tc_stretches;
 
-/* A program at given sizes: all that follows from them. A static program has one, a context of another its own. */
+/* A program at given sizes. A static program has one instance; for a symbolic one, every context has its own. */
 typedef struct tc_instance {
   tc_step *steps;
-  int64_t step_count; /* and tables, of a context's own: the program may be gone when they are freed */
+  int64_t step_count; /* kept here, like table_count, because a context may outlive the program */
   int32_t table_count;
   tc_requirement *inputs;
   tc_requirement *outputs;
   int64_t *values; /* symbols and formulas */
   int64_t *starts; /* of the pieces of the arena */
-  void **tables;   /* copies of the constants with words that follow from sizes */
+  void **tables;   /* copies of the constants with words that depend on sizes */
   int64_t arena_bytes;
   int64_t scratch_bytes; /* per thread, the most of any step */
   tc_reach *reaches;     /* one per operand of the program */
-  tc_stretches holes;    /* what a run clears before it begins, see written.h */
-  struct tc_walk *walk;  /* what finding these takes, where runs do it once more */
-  bool repeats;          /* whether setup instructions run every time, since others write there, too */
+  tc_stretches holes;    /* ranges that a run clears first, see written.h */
+  struct tc_walk *walk;  /* state for finding more of them, if runs must do so */
+  bool repeats;          /* setup instructions run every time, because others overwrite their results */
 } tc_instance;
 
 struct tc_program {
@@ -128,21 +128,21 @@ struct tc_program {
   int64_t patch_count;
   int64_t pointer_count;
   int64_t state_bytes;
-  tc_shelf shelf;        /* of states, while the program is being finished */
+  tc_shelf shelf;        /* memory for states while the program is being finished */
   int64_t control_count; /* steps that run bodies */
-  int64_t setup_count;   /* first steps that run only where the sizes are new */
+  int64_t setup_count;   /* first steps, which run only for new sizes */
 
   tc_formulas formulas;
-  int64_t found_count; /* of the symbols those that steps find out, the last ones */
-  int64_t find_count;  /* steps that do so */
+  int64_t found_count; /* symbols that steps determine, the last ones of all symbols */
+  int64_t find_count;  /* steps that determine one */
   tc_left *left;
   int64_t left_count;
   int64_t left_capacity;
-  int64_t *input_values, *output_values; /* which value says how many bytes a buffer has, or -1 */
+  int64_t *input_values, *output_values; /* number of the value with the bytes of each buffer, or -1 */
   tc_piece *pieces;
   int64_t piece_count;
   int64_t piece_capacity;
-  int64_t *order;   /* the pieces, every one behind those that it begins behind */
+  int64_t *order;   /* the pieces, each after those in its `above` */
   tc_fixup *fixups; /* in the order of the steps */
   int64_t fixup_count;
   int64_t fixup_capacity;
@@ -152,53 +152,53 @@ struct tc_program {
   int32_t table_count;
 };
 
-/* Whether sizes are known only in a run. */
+/* Whether sizes are known only at run time. */
 static inline bool tc_program_is_symbolic(const tc_program *program) { return program->formulas.symbol_count > 0; }
 
-/* What a step is called in messages. */
+/* The name of a step in messages. */
 static inline const char *tc_step_name(const tc_step *step) {
   static const char *const names[] = {"if", "loop"};
   return step->control ? names[step->control->kind] : tc_kernel_infos[step->kernel].name;
 }
 
-/* Puts the step in front of a message. */
+/* Prefixes a message with the step. */
 int32_t tc_step_locate(tc_error *error, int64_t index, const tc_step *step);
 
 /* Makes room for one more item; false if there is no memory. */
 bool tc_reserve(void **items, int64_t count, int64_t *capacity, size_t item_size);
 
-/* Whether an operand may stand where the signature has `role`; says why not in `error`. */
+/* Checks whether an operand fits the signature's `role`; `error` says why not. */
 int32_t tc_check_operand(const tc_program *program, char role, const tc_operand *operand, tc_error *error);
 
 /* Whether there is such a value. */
 bool tc_is_value(const tc_program *program, int64_t value);
 
-/* Lets the last step be looked at again where a value changes. */
+/* Makes the last step depend on a value, so that it is planned again if the value changes. */
 int32_t tc_note_value(tc_program *program, int64_t value, tc_error *error);
 
-/* The same where the sizes of its buffers or the words of its tables change. */
+/* Makes a step depend on the sizes of its buffers and the words of its tables. */
 int32_t tc_note_dependencies(tc_program *program, const tc_step *step, tc_error *error);
 
-/* What a step's kernel is called with; false where there is no such step, or it runs bodies. */
+/* Gets the plan of a step's kernel call; false if there is no such step, or if it runs bodies. */
 int32_t tc_step_plan_of(const tc_program *program, const tc_instance *instance, int64_t instruction,
                         tc_step_plan *plan);
 
-/* The i-th stretch that a run clears; false where there are no more. */
+/* Gets the i-th range that a run clears; false if there is none. */
 int32_t tc_stretch_of(const tc_instance *instance, int64_t i, int32_t *buffer, int64_t *begin, int64_t *end);
 
-/* Frees a step's state, or gives it back to those who share it. */
+/* Frees a step's state, or releases it if it is shared. */
 void tc_step_drop_state(tc_program *program, tc_step *step);
 
 /* Places the pieces of the arena for the instance's values. */
 int32_t tc_place_arena(const tc_program *program, tc_instance *instance, tc_error *error);
 
-/* Fills in what the given sizes make of a step. */
+/* Fills in the parts of a step that depend on sizes. */
 void tc_apply_fixups(const tc_program *program, const tc_instance *instance, tc_step *step);
 
 /* Fills in the words of all tables. */
 void tc_fill_tables(const tc_program *program, tc_instance *instance);
 
-/* Asks a step's kernel anew at other sizes, and gives it the state for them. */
+/* Plans a step again for other sizes, and packs its state for them if necessary. */
 int32_t tc_refinish_step(const tc_program *program, tc_instance *instance, int64_t step, tc_error *error);
 
 #endif

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from tests.bad_input.case import Case, doing, rejected, right
 from tests.bad_input.models import graph, info, one, relu, text
-from tinycomp.driver.compiler import compile as compile_model
+from tinycomp.driver.compile import compile as compile_model
 from tinycomp.errors import ModelError, UnsupportedError
 from tinycomp.frontend.loading import MAX_PROTOBUF
 

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+import tinycomp
 from tests.cli.conftest import Call
 from tinycomp.cli import exits
-from tinycomp.runtime.cache import BlobCache, CCache
+from tinycomp.data import digits_model
+from tinycomp.runtime.cache import BlobCache, CCache, ModuleCache
 
 DAY = 86_400
 
@@ -36,7 +38,7 @@ def test_list_shows_what_there_is(arguments: tuple[str, ...], call: Call, cache:
 
 def test_list_as_json(call: Call, cache: CCache) -> None:
     data = call("cache", "list", "--json").json
-    assert data["folders"] == {"c": str(cache.folder), "blobs": str(cache.folder.parent / "blobs")}
+    assert data["folders"] == {kind: str(cache.folder.parent / kind) for kind in ("c", "blobs", "modules")}
     assert {e["kind"] for e in data["entries"]} == {"c"}
     assert [(e["key"][0], e["target"], e["region"], e["bytes"]) for e in data["entries"]] == [
         ("a", "npu", "npu_0", 5),
@@ -108,3 +110,39 @@ def test_wrong_arguments(arguments: tuple[str, ...], message: str, call: Call, c
     assert result.code == exits.USAGE
     assert message in result.error
     assert len(cache.entries()) == 2
+
+
+def test_a_model_is_kept_and_found(call: Call, cache: CCache) -> None:
+    modules = ModuleCache()
+    assert modules.folder == cache.folder.parent / "modules"
+    for command in (("run", "digits", "--random", "0"), ("bench", "digits", "--runs", "10")):
+        assert call(*command, "--cache").code == exits.OK
+        (entry,) = modules.entries()
+        os.utime(modules.folder / f"{entry.key}.json", (0, 0))
+        assert call(*command, "--cache").code == exits.OK
+        (entry,) = modules.entries()
+        assert entry.used > 0
+    assert (entry.target, entry.region) == ("c", digits_model().name)
+    assert digits_model().name in call("cache").out
+
+
+def test_a_graph_in_text_is_not_kept(call: Call, cache: CCache, tmp_path: Path) -> None:
+    path = tmp_path / "digits.tir"
+    assert call("compile", "digits", "--emit", "tir", "-o", str(path)).code == exits.OK
+    result = call("run", str(path), "--random", "0", "--cache")
+    assert result.code == exits.USAGE
+    assert "a graph in text is not kept" in result.err
+
+
+def test_prune_down_to_a_size(call: Call, cache: CCache) -> None:
+    modules = ModuleCache()
+    modules.prepare()
+    for age, key in ((3, "d" * 64), (2, "e" * 64), (1, "f" * 64)):
+        modules.store(key, tinycomp.compile(digits_model(), threads=age).to_bytes(), "c", f"m{age}")
+        os.utime(modules.folder / f"{key}.json", (time.time() - age,) * 2)
+    size = max(entry.bytes for entry in modules.entries())
+    result = call("cache", "prune", "--limit", str(2 * size), "--json")
+    assert [(e["kind"], e["region"]) for e in result.json["entries"]] == [("modules", "m3")]
+    assert result.json["kept"] == 2
+    assert len(cache.entries()) == 2
+    assert call("cache", "list", "--limit", "1").code == exits.USAGE

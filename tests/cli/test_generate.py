@@ -65,7 +65,10 @@ def test_a_model_of_bytes_reads_and_writes_text(call, letters) -> None:
         (("--prompt", "text"), "there is no tokenizer for the prompt"),
         (("--tokens", "1,two"), "expected whole numbers such as 1,2,3, found 1,two"),
         ((), "one of the arguments --prompt --tokens is required"),
-        (("--tokens", "1", "--top-p", 2), "top_p cannot be this where: top_p expected: a number above 0, up to 1"),
+        (
+            ("--tokens", "1", "--top-p", 2),
+            "top_p cannot have this value where: top_p expected: a number above 0, up to 1",
+        ),
         (("--tokens", ",".join("1" * 40)), "the prompt is longer than the cache where: tokens expected: up to 32"),
     ],
 )

@@ -103,9 +103,12 @@ def test_a_model_for_a_target_obeys_it_and_another_does_not(call, tmp_path) -> N
     ("arguments", "message"),
     [
         (("--weights", "int4", "--noise"), "--noise does not go with these weights expected: --weights int8"),
-        (("--weights", "int4", "-o", "x.onnx", "--block", 7), "block cannot be this where: block expected: one of 16"),
-        (("--weights", "int4", "-o", "x.onnx", "--method", "gptq"), "there are no calibration data where: calibration"),
-        (("--calibration", "digits"), "what for? expected: -o FILE.onnx, --noise, or both"),
+        (
+            ("--weights", "int4", "-o", "x.onnx", "--block", 7),
+            "block cannot have this value where: block expected: one of 16",
+        ),
+        (("--weights", "int4", "-o", "x.onnx", "--method", "gptq"), "there is no calibration data where: calibration"),
+        (("--calibration", "digits"), "there is nothing to do expected: -o FILE.onnx, --noise, or both"),
         (("--check",), "--check looks at a quantised model expected: --check --target NAME"),
         (("--check", "--target", "c"), "the target says nothing about quantisation where: target c"),
         (("-o", "x.onnx"), "the following arguments are required: --calibration"),

@@ -260,7 +260,7 @@ def test_work_that_a_policy_asks_for_may_be_declared() -> None:
     (advice,) = module.report().advice()
     assert (advice.kind, advice.change) == ("shapes", "shapes={'x': (('rows', 1, 64), 8)}")
     assert (advice.regions_before, advice.regions_after, advice.macs_before, advice.macs_after) == (0, 1, 0, 64 * 64)
-    assert 'nobody has declared how large "rows" may be: the region has 64 MACs, fewer than 1000' in advice.text
+    assert 'the model does not declare how large "rows" may be: the region has 64 MACs, fewer than 1000' in advice.text
     apply(advice)
 
 

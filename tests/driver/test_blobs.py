@@ -337,7 +337,7 @@ def test_damaged_descriptions(change: Callable[[dict[str, Any]], object], messag
 
 def test_a_version_that_is_no_text() -> None:
     module = tinycomp.compile(model(2.0), Device().target)
-    with pytest.raises((ArtifactError, TargetError), match="the version is no text"):
+    with pytest.raises((ArtifactError, TargetError), match="the version is not a text"):
         tinycomp.load(altered(module, lambda blob: blob.update(version=3)), targets=[Device().target])
 
 
@@ -390,8 +390,8 @@ def test_functions_of_blobs_that_fail() -> None:
 @pytest.mark.parametrize(
     ("about", "message"),
     [
-        ({"data": "text"}, "Blob: the data are no bytes; found str"),
-        ({"data": b"", "version": 1}, "Blob: the version is no text; found 1"),
+        ({"data": "text"}, "Blob: the data are not bytes; found str"),
+        ({"data": b"", "version": 1}, "Blob: the version is not a text; found 1"),
         ({"data": b"", "load": 1}, "Blob: load cannot be called; found 1"),
         ({"data": b"", "arrays": [1]}, "Blob: not arrays; expected numpy arrays by name"),
         ({"data": b"", "arrays": {"x": 1}}, "Blob: not arrays; expected numpy arrays by name"),

@@ -67,7 +67,7 @@ def test_shapes_make_one_plan_for_one_size():
         (
             {"passes": [3]},
             PatternError,
-            "not a pass; expected a list of passes; found 3. Use tinycomp.driver.pipeline.",
+            "not a pass; expected a list of passes; found 3. Use tinycomp.driver.pipeline.parse_passes",
         ),
         (
             {"shapes": [2, 4]},
@@ -97,7 +97,7 @@ def test_shapes_make_one_plan_for_one_size():
         (
             {"options": {"C": {}}},
             OptionError,
-            'options: there are options for "C", which is no target of this compilation; expected options for c.'
+            'options: there are options for "C", which is not a target of this compilation; expected options for c.'
             ' Did you mean "c"?',
         ),
         (

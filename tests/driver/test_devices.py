@@ -42,7 +42,7 @@ def test_which_devices_are_used(devices: Any, names: list[str]) -> None:
         (-1, "not a choice of devices"),
         ("two", "not a choice of devices"),
         ({"npu": True}, "not a choice of devices"),
-        ({"nbu": 1}, 'there are devices for "nbu", which is no target of this module that has devices.*"npu"'),
+        ({"nbu": 1}, 'there are devices for "nbu", which is not a target of this module with devices.*"npu"'),
     ],
 )
 def test_what_is_no_choice_of_devices_is_refused(devices: Any, message: str) -> None:

@@ -112,7 +112,7 @@ def test_a_placement_that_a_policy_a_check_or_a_code_generator_refuses_is_an_err
     [
         ({"e": "q"}, 'place, "e": q: no node of the model is meant; expected names of nodes, operators, globs'),
         ({"relu": "q"}, 'Did you mean "Relu"?'),
-        ({"a": "r"}, 'place, "a": r: "r" is no target of this compilation; expected one of p, q, host'),
+        ({"a": "r"}, 'place, "a": r: "r" is not a target of this compilation; expected one of p, q, host'),
         ({7: "q"}, "this names no nodes; expected a name, an operator, a glob, or a predicate; found 7"),
         ([("a", "q")], "not a placement; expected a dict such as"),
         ({lambda node: False: "q"}, "no node of the model is meant"),
@@ -152,7 +152,10 @@ def test_a_policy_for_one_target_replaces_its_own_and_does_not_bind_another():
 @pytest.mark.parametrize(
     ("policy", "text"),
     [
-        ({"r": Policy()}, 'there is a policy for "r", which is no target of this compilation; expected policies for p'),
+        (
+            {"r": Policy()},
+            'there is a policy for "r", which is not a target of this compilation; expected policies for p',
+        ),
         ({"p": 7}, "policy, p: not a policy; expected a Policy; found 7"),
         (7, "not a policy; expected a Policy, or a dict of policies by target; found 7"),
     ],

@@ -149,7 +149,7 @@ def test_texts_of_definitions_are_texts() -> None:
 
 def test_a_definition_does_not_cover_what_has_no_known_rank() -> None:
     graph = Graph("g")
-    with pytest.raises(ModelError, match='value "x": nobody knows the rank'):
+    with pytest.raises(ModelError, match='value "x": the rank is unknown'):
         sizes_of(graph.add_input("x", TensorType("float32", None)), [0])
 
 

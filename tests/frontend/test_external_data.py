@@ -133,7 +133,7 @@ def test_unknown_keys_are_ignored_with_a_warning(folder: Path) -> None:
 
 def test_a_model_without_a_path_has_no_folder(folder: Path) -> None:
     data = save(folder).read_bytes()
-    text = "the data lie in another file, and the folder of the model is unknown. Give the model by its path"
+    text = "the data is in another file, and the folder of the model is unknown. Give the model by its path"
     for model in (data, onnx.ModelProto.FromString(data)):
         with pytest.raises(ModelError, match=text):
             import_model(model)

@@ -134,12 +134,15 @@ def test_a_full_cache_is_an_error_after_the_last_token_that_fits(expected):
     ("options", "message"),
     [
         ({"tokens": range(9)}, "tokens: the prompt is longer than the cache; expected up to 8; found 9"),
-        ({"tokens": []}, "tokens: not tokens; expected ids from 0 on, at least one; found none. A tokenizer makes"),
+        ({"tokens": []}, "tokens: not tokens; expected ids from 0 on, at least one; found none. A tokenizer turns"),
         ({"tokens": [1, -2]}, "tokens: not tokens; expected ids from 0 on, at least one; found -2"),
         ({"tokens": ["one"]}, "tokens: not tokens; expected whole numbers; found 'str' object"),
         ({"stop": [[]]}, "tokens: not tokens; expected ids from 0 on, at least one; found none"),
-        ({"max_new_tokens": -1}, "max_new_tokens cannot be this; expected 0 or more; found -1"),
-        ({"temperature": -1.0}, "temperature: temperature cannot be this; expected a number from 0 on; found -1.0"),
+        ({"max_new_tokens": -1}, "max_new_tokens cannot have this value; expected 0 or more; found -1"),
+        (
+            {"temperature": -1.0},
+            "temperature: temperature cannot have this value; expected a number from 0 on; found -1.0",
+        ),
         ({"config": "nowhere.json"}, "nowhere.json: cannot be read; expected JSON; found "),
         ({"config": {"model": 3}}, 'config: not the configuration of a decoder; expected {"model": {"decoder"'),
     ],
@@ -185,5 +188,7 @@ def test_what_has_no_perplexity():
     run = session.run
     session.run = lambda feeds: {k: v[:, -1:] if k == "logits" else v for k, v in run(feeds).items()}
     assert len(list(tinycomp.generate(session, PROMPT, max_new_tokens=2))) == 2
-    with pytest.raises(GenerationError, match="gives the last logits only; expected logits of 4 tokens; found 1"):
+    with pytest.raises(
+        GenerationError, match="the model returns only the last logits; expected logits of 4 tokens; found 1"
+    ):
         perplexity(session, PROMPT)

@@ -88,10 +88,13 @@ def test_logits_have_to_be_numbers(logits, found):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"temperature": np.nan}, "temperature: temperature cannot be this; expected a number from 0 on; found nan"),
-        ({"top_k": 0}, "top_k: top_k cannot be this; expected a whole number from 1 on, or None; found 0"),
-        ({"top_p": 1.5}, "top_p: top_p cannot be this; expected a number above 0, up to 1, or None; found 1.5"),
-        ({"seed": -1}, "seed: seed cannot be this; expected a whole number from 0 on, or None; found -1"),
+        (
+            {"temperature": np.nan},
+            "temperature: temperature cannot have this value; expected a number from 0 on; found nan",
+        ),
+        ({"top_k": 0}, "top_k: top_k cannot have this value; expected a whole number from 1 on, or None; found 0"),
+        ({"top_p": 1.5}, "top_p: top_p cannot have this value; expected a number above 0, up to 1, or None; found 1.5"),
+        ({"seed": -1}, "seed: seed cannot have this value; expected a whole number from 0 on, or None; found -1"),
     ],
 )
 def test_options_are_checked(options, message):

@@ -135,8 +135,8 @@ def _default_of_nothing(graph: Graph) -> None:
         (_drop_edge, "the edge a -> b is out of date; expected 1 slots; found 0 slots"),
         (_count_edge_twice, "the edge a -> b is out of date; expected 1 slots; found 2 slots"),
         (_steal_result, "result 0 names another producer; found <Node Add a>"),
-        (_orphan, 'the value "orphan" comes from nowhere'),
-        (_misname, 'the value listed as "w" calls itself "v"'),
+        (_orphan, 'the value "orphan" has no producer'),
+        (_misname, 'the value listed as "w" has the name "v"'),
         (_foreign_output, 'the output "far" is not a value of the graph'),
         (_equal_output_names, "the output names are not distinct; found ['y', 'y']"),
         (_too_few_output_names, "the output names are not one per output; found []"),
@@ -148,7 +148,7 @@ def _default_of_nothing(graph: Graph) -> None:
         (_odd_attribute, 'attribute "rule" is not a plain value; found object'),
         (_stale_order, "the order of nodes is out of date: b stands before a"),
         (_short_order, "the order of nodes is out of date"),
-        (_default_of_nothing, "defaults are given for what is no input: ['y']"),
+        (_default_of_nothing, "there are defaults for names that are not inputs: ['y']"),
     ],
 )
 def test_each_broken_invariant_is_found(damage: Callable[[Graph], None], message: str) -> None:

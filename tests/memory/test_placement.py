@@ -108,16 +108,16 @@ def test_a_buffer_that_fits_nowhere() -> None:
 @pytest.mark.parametrize(
     ("buffer", "message"),
     [
-        (Buffer(1, 0, 1, ("x",)), "buffer 0: there is no such memory; expected some of m; found x"),
-        (Buffer(1, 1, 0), "buffer 0: not the life of a buffer"),
-        (Buffer(-1, 0, 0), "buffer 0: not the life of a buffer"),
-        (Buffer(1, 0, 0, over=7), "buffer 0: it is to take the place of no buffer; found 7"),
+        (Buffer(1, 0, 1, ("x",)), "buffer 0: unknown memory; expected some of m; found x"),
+        (Buffer(1, 1, 0), "buffer 0: not a lifetime of a buffer"),
+        (Buffer(-1, 0, 0), "buffer 0: not a lifetime of a buffer"),
+        (Buffer(1, 0, 0, over=7), "buffer 0: it is to take the place of a buffer that does not exist; found 7"),
     ],
 )
 def test_wrong_buffers(buffer: Buffer, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         plan_memories([buffer], [Memory("m")])
-    with pytest.raises(OptionError, match="there is no such memory; expected some of none"):
+    with pytest.raises(OptionError, match="unknown memory; expected some of none"):
         plan_memories([Buffer(1, 0, 0)], [])
 
 

@@ -144,7 +144,7 @@ def test_a_stack_of_matrices_has_no_scale_per_channel_and_stays_in_float():
 def test_what_cannot_be_asked_for():
     cases = [
         ({"target": "c"}, "target c: the target says nothing about quantisation"),
-        ({"target": target(), "activations": "uint8"}, "activations cannot be this; expected one of int8"),
+        ({"target": target(), "activations": "uint8"}, "activations cannot have this value; expected one of int8"),
         ({"target": target(Conv=QuantizationRule(weights=("uint8",)))}, "npu, Conv: the target wants weights that are"),
         (
             {"target": target(Conv=QuantizationRule(per_channel=True)), "per_channel": False},

@@ -201,7 +201,7 @@ def test_weights_of_eight_bits_are_the_default_and_need_data():
     with pytest.raises(QuantizationError) as caught:
         tinycomp.quantize(digits_model())
     assert str(caught.value) == (
-        "calibration: there are no calibration data; expected inputs that the model will see; found None. "
+        "calibration: there is no calibration data; expected inputs that the model will see; found None. "
         'Give some, or quantise the weights alone: weights="int4".'
     )
 
@@ -209,20 +209,26 @@ def test_weights_of_eight_bits_are_the_default_and_need_data():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"weights": "int3"}, "weights: weights cannot be this; expected one of int8, int4; found 'int3'. Did you mea"),
-        ({"block": 24}, "block: block cannot be this; expected one of 16, 32, 64, 128, 256; found 24"),
+        (
+            {"weights": "int3"},
+            "weights: weights cannot have this value; expected one of int8, int4; found 'int3'. Did you mea",
+        ),
+        ({"block": 24}, "block: block cannot have this value; expected one of 16, 32, 64, 128, 256; found 24"),
         (
             {"accuracy_level": 5},
-            "accuracy_level: accuracy_level cannot be this; expected one of 0, 1, 2, 3, 4; found 5",
+            "accuracy_level: accuracy_level cannot have this value; expected one of 0, 1, 2, 3, 4; found 5",
         ),
         (
             {"weights": "int8", "accuracy_level": 4},
             "accuracy_level: accuracy_level does not go with these weights; expected 0; found 4. It is for weights=",
         ),
-        ({"method": "entropy"}, "method: method cannot be this; expected one of minmax, mse, gptq; found 'entropy'"),
+        (
+            {"method": "entropy"},
+            "method: method cannot have this value; expected one of minmax, mse, gptq; found 'entropy'",
+        ),
         (
             {"method": "gptq"},
-            "calibration: there are no calibration data; expected data for method='gptq'; found None. "
+            "calibration: there is no calibration data; expected data for method='gptq'; found None. "
             'Give inputs as the model will see them, or use method="mse".',
         ),
         (

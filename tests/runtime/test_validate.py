@@ -97,15 +97,15 @@ EDITS = {
         lambda m: m["plan"].update(constants={"-1": program(m)["constants"][0]}),
         "the constants: there is no such slot"),
     "read first": (
-        lambda m: m["plan"]["steps"][0].update(reads=[3]), "step c_0: a slot is read that holds no value"),
+        lambda m: m["plan"]["steps"][0].update(reads=[3]), "step c_0: a slot is read while it holds no value"),
     "written twice": (
-        lambda m: m["plan"]["steps"][0].update(writes=[2]), "step c_0: a slot is written that holds a value"),
+        lambda m: m["plan"]["steps"][0].update(writes=[2]), "step c_0: a slot is written while it holds a value"),
     "freed twice": (
-        lambda m: m["plan"]["steps"][0].update(frees=[2, 2]), "step c_0: a slot is freed that holds no value"),
+        lambda m: m["plan"]["steps"][0].update(frees=[2, 2]), "step c_0: a slot is freed while it holds no value"),
     "freed early": (
-        lambda m: m["plan"]["steps"][0].update(frees=[3]), "the outputs: a slot is read that holds no value"),
+        lambda m: m["plan"]["steps"][0].update(frees=[3]), "the outputs: a slot is read while it holds no value"),
     "output not written": (
-        lambda m: m["plan"]["steps"][0].update(writes=[1]), "the outputs: a slot is read that holds no value"),
+        lambda m: m["plan"]["steps"][0].update(writes=[1]), "the outputs: a slot is read while it holds no value"),
     "operands": (
         lambda m: m["plan"]["steps"][0].update(reads=[2, 2]), "step c_0: the program has another number of operands"),
     "results": (
@@ -220,11 +220,12 @@ def writes_what_is_left(manifest):
 
 
 DESCRIBED = {
-    "dtype": ("symbolic", lambda m: program(m)["inputs"][0].update(dtype="any"), "any[N, 1, 8, 8] is no buffer"),
-    "text": ("symbolic", lambda m: program(m)["inputs"][0].update(dtype="string"), "string[N, 1, 8, 8] is no buffer"),
-    "no shape": ("symbolic", lambda m: program(m)["inputs"][0].update(shape=None), "float32[...] is no buffer"),
+    "dtype": ("symbolic", lambda m: program(m)["inputs"][0].update(dtype="any"), "any[N, 1, 8, 8] is not a buffer"),
+    "text": (
+        "symbolic", lambda m: program(m)["inputs"][0].update(dtype="string"), "string[N, 1, 8, 8] is not a buffer"),
+    "no shape": ("symbolic", lambda m: program(m)["inputs"][0].update(shape=None), "float32[...] is not a buffer"),
     "no size": (
-        "symbolic", lambda m: program(m)["inputs"][0].update(shape=[None, 1]), "float32[?, 1] is no buffer"),
+        "symbolic", lambda m: program(m)["inputs"][0].update(shape=[None, 1]), "float32[?, 1] is not a buffer"),
     "elements": (
         "symbolic", lambda m: program(m)["inputs"][0].update(elements=["a"]), "has no 1 elements that could be sizes"),
     "space": (

@@ -485,7 +485,7 @@ def test_changing_sizes_take_no_memory(pool):
         ({"arena": [[64, [7]]]}, "the pieces of the arena lie in a circle"),
         ({"arena": [[64, [-1]]]}, "the pieces of the arena lie in a circle"),
         ({"arena": [[64, [1 << 70]]]}, "a number of the program does not fit"),
-        ({"arena": [["q", []]]}, "the size q follows from 'q', which is no dimension of an input"),
+        ({"arena": [["q", []]]}, "the size q depends on 'q', which is not a dimension of an input"),
         ({"arena": [[1 << 50, []]]}, "a size of 1125899906842624"),
         ({"arena": [[1 << 70, []]]}, "a number of the program does not fit"),
         ({"arena": []}, "is not among the 0 buffers of its space"),
@@ -501,7 +501,7 @@ def test_changing_sizes_take_no_memory(pool):
             {"inputs": [{"name": "x", "dtype": "float32", "shape": [3, 3]}]},
             "y0: .* depends on sizes",
         ),
-        ({"inputs": [{"name": "x", "dtype": "float32", "shape": ["n + 1", 3]}]}, "no dimension of an input"),
+        ({"inputs": [{"name": "x", "dtype": "float32", "shape": ["n + 1", 3]}]}, "not dimensions of an input"),
     ],
 )
 def test_programs_that_do_not_hold_together(damage, text):
@@ -533,7 +533,7 @@ def test_tables_without_symbols():
     with pytest.raises(TargetError, match="the arena or a table depends on sizes, and the program has no symbols"):
         NativeProgram(program)
     spec = BufferSpec("y", "float32", (N,))
-    with pytest.raises(TargetError, match=r"y: float32\[n\] depends on sizes that are no dimension of an input"):
+    with pytest.raises(TargetError, match=r"y: float32\[n\] depends on sizes that are not dimensions of an input"):
         NativeProgram(Program("test", (), (spec,), (), 0, ()))
 
 

@@ -204,7 +204,7 @@ def test_what_cannot_be_scored_is_refused_before_anything_is_written(tmp_path: P
     graph = embedding()
     graph.set_outputs([graph.add("Shape", [graph.inputs[0]]).output], ["shape"])
     pq.write_table(pa.table({"tokens": [[1]]}), tmp_path / "t.parquet")
-    refused("the output has not one entry for every row", UnsupportedError, tmp_path / "t.parquet", model=graph)
+    refused("the output does not have one entry per row", UnsupportedError, tmp_path / "t.parquet", model=graph)
 
 
 def test_a_folder_holds_the_results_of_one_run(tmp_path: Path) -> None:

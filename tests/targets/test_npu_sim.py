@@ -288,7 +288,7 @@ def test_max_pool_with_indices_stays_on_the_host():
     node = graph.add("MaxPool", [x], {"kernel_shape": [2, 2]}, outputs=2, sources=["pool"])
     graph.set_outputs(node.outputs)
     (row,) = tinycomp.compile(graph, "npu_sim").report().why("pool")
-    assert any("MaxPool gives no indices" in str(r) for r in row.reasons)
+    assert any("MaxPool returns no indices" in str(r) for r in row.reasons)
 
 
 # Float32 layers -------------------------------------------------------------------------------------------------------

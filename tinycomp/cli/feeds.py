@@ -71,7 +71,7 @@ def _concrete(spec: TensorSpec) -> TensorSpec:
     dtype = spec.numpy_dtype
     if dtype is None or dtype.kind == "O" or spec.shape is None:
         raise UsageError(
-            "cannot make this input up", where=f'input "{spec.name}"', found=str(spec),
+            "cannot make up values for this input", where=f'input "{spec.name}"', found=str(spec),
             hint=f"Pass --input {spec.name}=FILE.npy.",
         )  # fmt: skip
     return dataclasses.replace(spec, shape=tuple(d if isinstance(d, int) else 1 for d in spec.shape))

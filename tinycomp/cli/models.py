@@ -88,17 +88,28 @@ def load_module(options: Namespace, session: Session) -> Module:
     if given := chosen(options):
         raise UsageError(
             "a saved module has its target, shapes and kernels already", where=options.model,
-            hint=f"Leave out {' and '.join(given)}, or compile the .onnx file anew.",
+            hint=f"Leave out {' and '.join(given)}, or compile the .onnx file again.",
         )  # fmt: skip
     return tinycomp.load(path, threads=options.threads)
 
 
 def compile_model(options: Namespace, session: Session, graph: Graph | None = None, **more: Any) -> Module:
-    """Return the model of ``options``, compiled as they and ``more`` say; ``graph`` if it is loaded already."""
+    """Return the model of ``options``, compiled as they and ``more`` say; ``graph`` if it is loaded already.
+
+    With ``--cache`` it comes from there if it can.
+    """
     targets = targets_of(options)
+    model: Any = graph
+    if getattr(options, "cache", False) and (path := model_path(options.model)).suffix != TEXT:
+        model, more = path, {**more, "shapes": shapes_of(options), "cache": True}
+    elif getattr(options, "cache", False):
+        raise UsageError(
+            "a graph in text is not kept", where=f"--cache, {options.model}", expected="an .onnx file",
+            hint="Leave out --cache.",
+        )  # fmt: skip
     with session.progress(f"compiling {options.model} for {', '.join(targets)}"):
         return tinycomp.compile(
-            graph or load_graph(options), targets, threads=options.threads, memory_limit=options.memory_limit,
+            model or load_graph(options), targets, threads=options.threads, memory_limit=options.memory_limit,
             policy=policies_of(options), place=place_of(options),
             optimize=not options.no_optimize, precision=options.precision, **more,
         )  # fmt: skip

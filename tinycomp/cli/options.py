@@ -82,6 +82,14 @@ def add_compilation(parser: ArgumentParser) -> None:
     group.add_argument("--memory-limit", type=positive, metavar="BYTES", help="refuse models that need more memory")
 
 
+def add_cache(parser: ArgumentParser) -> None:
+    """Add whether compiled modules are kept."""
+    parser.add_argument(
+        "--cache", action="store_true",
+        help="keep the compiled model in the cache folder (tinycomp cache), and load it from there the next time",
+    )  # fmt: skip
+
+
 def chosen(options: Namespace) -> list[str]:
     """Return those options of :func:`add_compilation` that were given and that a saved module has settled already."""
     names = ("--target", "--shape", "--place", "--policy", "--memory-limit", "--no-optimize", "--precision")

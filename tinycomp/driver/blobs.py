@@ -1,4 +1,4 @@
-"""Blobs on their way: from the code generator or the cache, and from saved bytes back to what runs.
+"""Blobs between code generators, the cache, saved modules and loaders.
 
 The key of a blob in the cache is made of the region with all its constants, the target, its version and its options.
 """
@@ -30,9 +30,9 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 def build(target: Target, region: Node) -> Any:
-    """Return what the code generator of a target makes of a region; a blob comes from the cache if it is there.
+    """Call the code generator of a target for a region, unless the cache has its blob.
 
-    Only targets with a version have blobs in the cache, and only with options that are numbers, texts or None.
+    A blob is cached only if the target has a version, and options that are numbers, texts or None.
 
     Args:
         target: A target with a version.
@@ -55,7 +55,7 @@ def build(target: Target, region: Node) -> Any:
 
 
 def cache_key(target: Target, region: Node, constants: dict[str, Array]) -> str | None:
-    """Return a hash of everything that the blob of a region may depend on; None if that cannot be told.
+    """Return a hash of everything that the blob of a region may depend on; None if that cannot be hashed.
 
     ``constants`` receives the large constants by content hash.
     """
@@ -63,14 +63,14 @@ def cache_key(target: Target, region: Node, constants: dict[str, Array]) -> str 
     if not all(isinstance(value, _PLAIN) for value in options.values()):
         return None
     text = print_graph(region.body, constants=constants)
-    # The hashes in the text are short enough that somebody could find a second array for one.
+    # The hashes in the text are too short to rule out that another array is made to have the same one.
     sums = [hashlib.sha256(_elements(constants[name])).hexdigest() for name in sorted(constants)]
     about = [installed_version(), target.name, target.version, options, region.op, text, sums]
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def load(blob: Blob, target: Target, region: Node) -> Call | DeviceProgram:
-    """Return what runs a blob: its own function if it has just been made, else what the target's loader returns.
+    """Return what runs a blob: the function that it was made with, or the result of the target's loader.
 
     Raises:
         TargetError: If it cannot be loaded.
@@ -100,7 +100,7 @@ def load(blob: Blob, target: Target, region: Node) -> Call | DeviceProgram:
 
 
 def may_use(blob: Blob, target: Target, symbol: str) -> bool:
-    """Tell whether the blob of a saved module is to be loaded; otherwise the code generator makes another.
+    """Tell whether to load the blob of a saved module; otherwise the code generator makes another one.
 
     Raises:
         ArtifactError: If the target refuses it.
@@ -125,7 +125,7 @@ def _placed(error: TargetError, where: str) -> TargetError:
 
 
 def stamped(made: Any, target: Target) -> Any:
-    """Return a blob that says who made it; anything else as it is."""
+    """Return a blob with its target, version and options filled in, and anything else as it is."""
     if not isinstance(made, Blob):
         return made
     return dataclasses.replace(
@@ -134,7 +134,7 @@ def stamped(made: Any, target: Target) -> Any:
 
 
 def _found(cache: BlobCache, key: str, target: Target, constants: Mapping[str, Array]) -> Blob | None:
-    """Return the blob in the cache, if there is one that is whole and of use."""
+    """Return the blob in the cache, if there is one that is intact and compatible."""
     data = cache.find(key)
     if data is None:
         return None
@@ -150,7 +150,7 @@ def _found(cache: BlobCache, key: str, target: Target, constants: Mapping[str, A
 
 
 def _packed(blob: Blob, constants: Mapping[str, Array]) -> bytes:
-    """Return what the cache holds of a blob; arrays that are constants of the region are named only."""
+    """Return a blob as bytes for the cache; arrays that are constants of the region are stored by name only."""
     archive = Archive()
     arrays = {}
     for name, array in blob.arrays.items():

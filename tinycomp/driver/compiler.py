@@ -1,4 +1,4 @@
-"""Compile a model into a module. :func:`compile` reads top to bottom: import, optimise, partition, lower, package.
+"""Compile a model into a module. :func:`compile_anew` reads top to bottom: import, optimise, partition, lower, package.
 
 Modules that only some options need (checks, dumps, tuning logs) and those that save a module are imported where they
 are used. They make up a third of the package, and most programs never need them.
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from tinycomp.driver.check_places import refuse_fallback, refuse_misplaced
 from tinycomp.driver.declined import declined_names, replace_declined
 from tinycomp.driver.devices import DeviceOptions
-from tinycomp.driver.keywords import checking_keywords
 from tinycomp.driver.lowering import Lowered, Lowering, constants_of, specs
 from tinycomp.driver.models import Model, Original, copied, graph_of, load_graph
 from tinycomp.driver.pipeline import Observer, Pipeline, optimisation_passes, parse_passes, partitioning_passes
@@ -56,9 +55,8 @@ _SAMPLES = "MACs and bytes count a dynamic dimension as its upper bound, or as 1
 _NO_PASSES = "Leave out one of the two."
 
 
-@checking_keywords
-def compile(  # noqa: A001 - the public name
-    model: Model,
+def compile_anew(
+    model: Model | ModelSource,
     target: AnyTarget | Sequence[AnyTarget] = "c",
     *,
     shapes: Shapes | None = None,
@@ -78,60 +76,10 @@ def compile(  # noqa: A001 - the public name
     devices: Devices = None,
     faults: Faults = None,
 ) -> Module:
-    """Compile a model for one or more targets; nodes that none of them takes run on the host.
+    """Compile a model without looking into the cache of modules.
 
-    Args:
-        model: Path or bytes of an ONNX file, a ModelProto, or a graph.
-        target: Name of a target, a Target, or several in order of priority; ``"host"`` for none.
-        shapes: Shapes of inputs, in place of the declared ones, for example ``{"image": (1, 3, 224, 224)}``. A
-            dimension is a size, a name, or None for unknown. It may have bounds, which every run must respect:
-            ``(1, 512)``, or ``("seq", 1, 512)`` with a name.
-        threads: Threads that a run may use; by default as many as the process's affinity and cgroup allow.
-        strict: Raise if a node runs on the host, unless it only packs or unpacks sequences and optionals at the
-            border of the model.
-        passes: A pipeline instead of the default one: passes, or a text such as ``"simplify,fold-constants"``.
-        dump: A folder to write the graph to after every pass.
-        verify: Check structure and numbers after every pass, and every region against the numpy kernels.
-        policy: The conditions on regions of every target, or a dict of policies by target name. A policy in the dict
-            replaces the target's own; the one under ``"*"`` holds for all targets. Ignored where ``passes`` are given.
-        place: Where nodes run, as in ``{"encoder/*": "npu", "Softmax": "host"}``. A key is a source name, an operator,
-            a glob for either, or a predicate on the node; a value is the name of a target or ``"host"``. The first key
-            that fits decides.
-        memory_limit: Bytes that the values of a run may take together, not counting weights; by default the memory
-            that the machine has available. A model that is known to need more is refused here; if only a run shows
-            it, the run is refused before it allocates.
-        options: Options of the targets by target name, for example ``{"c": {"winograd": False}}``: a dict, or an
-            instance of the class that declares them. ``tinycomp targets NAME`` lists them;
-            :class:`tinycomp.targets.c.options.COptions` describes those of the target ``c``.
-        specialize: Build regions with dynamic dimensions anew for each set of sizes, and keep the last 16, instead of
-            building one program for all sizes. It pays off where a few sizes keep coming back.
-        optimize: Simplify the graph before it is partitioned; without it, the targets are asked about the nodes of the
-            model as they stand. Ignored where ``passes`` are given.
-        precision: The number format of products. ``"bf16"`` and ``"f16"`` round weights of 1 MB and more, which halves
-            their memory and nearly halves the time of products with few rows. With ``"bf16"``, the target ``c`` also
-            rounds all factors of products and convolutions to bfloat16 where the processor multiplies these faster.
-            Sums stay in float32. The report says what was rounded and, with ``verify``, how much the results for
-            random inputs change. By default, only factors that the model itself has in bfloat16 are rounded.
-        timeout: Seconds that compiling may take; no pass, folded node or region is begun after that.
-        devices: How many devices of a target the module uses, or which: a number, a list of indices, or a list of open
-            devices; with several such targets, a dict by target name. Requests are spread over them. One by default.
-        faults: What to do when a device fails: a :class:`tinycomp.FaultPolicy`, or a dict of them by symbol of a
-            region, source name, target, or a glob for these. The first key that fits decides.
-
-    Returns:
-        The module.
-
-    Raises:
-        ModelError: If the model is not valid.
-        UnsupportedError: If it asks for something that no tier can do.
-        TargetError: If a target is unknown, or its code generator fails.
-        FallbackError: If ``strict`` is on and a node would run on the host.
-        PlacementError: If a node cannot run where ``place`` puts it.
-        VerifyError: If ``verify`` finds a difference.
-        MemoryLimitError: If the model needs more memory than ``memory_limit``.
-        ExecutionError: If the timeout is over.
-        OptionError: If an option does not exist or does not take the value.
-        TuningError: If a tuning log named in the options cannot be read.
+    Arguments, result and errors are those of :func:`tinycomp.driver.compile.compile`; the model may also be a source
+    that has been read already.
     """
     check_positive("memory_limit", memory_limit, "bytes")
     pool = Pool(threads if threads is not None else default_threads())
@@ -145,7 +93,7 @@ def compile(  # noqa: A001 - the public name
             specialize, optimize, precision or "f32", devices=DeviceOptions.read(devices, faults, targets),
         )  # fmt: skip
     with limited(memory_limit, timeout), compiling():
-        source = model if isinstance(model, Graph) else ModelSource.of(model, mapped=True)
+        source = model if isinstance(model, (Graph, ModelSource)) else ModelSource.of(model, mapped=True)
         graph = graph_of(source, shapes)
         if precision is None and passes is None:
             compiler = compiler.in_precision_of(graph)
@@ -165,7 +113,7 @@ def compile(  # noqa: A001 - the public name
 
 @dataclass(frozen=True)
 class Compiler:
-    """Turn graphs into modules: the options of :func:`compile`, resolved.
+    """Turn graphs into modules: the options of :func:`compile_anew`, resolved.
 
     Attributes:
         targets: The targets in priority order, set up for the threads of the pool.

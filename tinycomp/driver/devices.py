@@ -1,4 +1,4 @@
-"""Which devices a module uses, and what is done about their faults: ``devices=`` and ``faults=``."""
+"""The devices of a module, and the policies for their faults: ``devices=`` and ``faults=``."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class DeviceOptions:
         return bool(self._sets)
 
     def policy_for(self, symbol: str, target: str, sources: Sequence[str]) -> FaultPolicy | None:
-        """Return what is done about the faults of a region, if the options say so."""
+        """Return the fault policy of a region, if the options give one."""
         names = (symbol, target, *sources)
         for pattern, policy in self.faults.items():
             if any(fnmatch.fnmatchcase(name, pattern) for name in names):
@@ -70,7 +70,7 @@ class DeviceOptions:
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a saved module keeps: open devices become the same number of devices."""
+        """Return the options for a saved module, where a list of open devices becomes their number."""
         picks = {
             name: [index if isinstance(pick, interface.Device) else pick for index, pick in enumerate(each)]
             for name, each in self.picks.items()
@@ -92,7 +92,7 @@ def _picks(devices: Devices, names: Sequence[str]) -> dict[str, Sequence[int | D
     for name in devices:
         if name not in names:
             raise OptionError(
-                f'there are devices for "{name}", which is no target of this module that has devices', where="devices",
+                f'there are devices for "{name}", which is not a target of this module with devices', where="devices",
                 expected=", ".join(names) or "none: no target has devices", hint=did_you_mean(str(name), names),
             )  # fmt: skip
     return {name: _listed(picks, f"devices of {name}") for name, picks in devices.items()}
@@ -139,7 +139,7 @@ def from_saved(about: Mapping[str, Any], targets: Sequence[Target], devices: Dev
         ArtifactError: If the description is damaged.
         OptionError: If an option that is given is not what it should be.
     """
-    from tinycomp.runtime.validate import check_devices  # not before: it is for files
+    from tinycomp.runtime.validate import check_devices  # imported here: only saved modules need it
 
     given = DeviceOptions.read(devices, faults, targets)
     picks, policies = about.get("devices", {}), about.get("faults", {})

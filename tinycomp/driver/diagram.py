@@ -1,4 +1,4 @@
-"""Describing a partitioned graph and its plan to whoever draws pictures of them."""
+"""Describe a partitioned graph and its plan for pictures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LONGEST = 80
 
 
 def make_diagram(graph: Graph, plan: Plan, sizes: Mapping[str, int] = MappingProxyType({})) -> Diagram:
-    """Return what pictures show of a partitioned graph.
+    """Return the data of a picture of a partitioned graph.
 
     Args:
         graph: The graph.
@@ -208,7 +208,7 @@ def _symbolic_blocks(program: Program, sizes: Mapping[str, int]) -> list[ArenaBl
 
 
 def _bottom_up(above: Sequence[Sequence[int]]) -> list[int]:
-    """Return the pieces of an arena in an order in which each comes behind those that it must begin behind."""
+    """Return the buffers of an arena in an order in which each comes after those in its ``above``."""
     missing = [len(others) for others in above]
     lying_above: list[list[int]] = [[] for _ in above]
     for number, others in enumerate(above):

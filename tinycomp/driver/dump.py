@@ -37,7 +37,7 @@ class Dump:
         make_folder(folder)
 
     def __call__(self, number: int, name: str, graph: Graph) -> None:
-        """Write the graph behind pass ``number``; the first one replaces what an earlier pipeline has left."""
+        """Write the graph after pass ``number``; the first one replaces the files of an earlier pipeline."""
         text = print_graph(graph, constants=self._constants)
         files = {self.folder / f"{number:02}-{name}.tir": text.encode()}
         if len(self._constants) != self._written:

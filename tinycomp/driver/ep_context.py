@@ -1,4 +1,4 @@
-"""Exporting compiled modules as ONNX models whose regions are EPContext nodes, which onnxruntime's providers read.
+"""Export compiled modules as ONNX models whose regions are EPContext nodes, which onnxruntime's providers read.
 
 An EPContext node of the domain ``com.microsoft`` takes the place of a region that became a blob: its operands and
 results are those of the region, its attributes hold the blob or name a file with it (onnxruntime's documentation, "EP
@@ -111,7 +111,7 @@ class _Writer:
         if blob is None:
             if any(symbol == node.op for symbol, _ in self._blobs):
                 raise UnsupportedError(
-                    "the region has a blob for every set of sizes, and an EPContext node has one",
+                    "the region has a blob for every set of sizes, but an EPContext node holds only one",
                     where=f"{node.target}, region {node.op}", found=", ".join(str(v.type) for v in node.body.inputs),
                     hint="Compile with shapes={...}, so that all sizes are known.",
                 )  # fmt: skip

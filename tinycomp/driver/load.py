@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,7 +49,38 @@ def load(
     """
     # Opened once: the file may have been replaced or removed a moment later.
     data, where = (_kept(source), "saved module") if isinstance(source, bytes) else (map_path(source), str(source))
+    return load_mapped(data, where, threads=threads, targets=targets, trusted=trusted, devices=devices, faults=faults)
+
+
+def load_mapped(
+    data: NDArray[np.uint8],
+    where: str,
+    *,
+    threads: int | None = None,
+    targets: Sequence[Target] = (),
+    trusted: bool = False,
+    devices: Devices = None,
+    faults: Faults = None,
+    accept: Callable[[str], bool] | None = None,
+) -> Module:
+    """Return the module in the contents of a file.
+
+    Args:
+        data: The contents.
+        where: The name of the file, for messages.
+        threads: As for :func:`load`, like ``targets``, ``trusted``, ``devices`` and ``faults``.
+        targets: Likewise.
+        trusted: Likewise.
+        devices: Likewise.
+        faults: Likewise.
+        accept: Tells by its fingerprint whether it is the file that is wanted.
+
+    Raises:
+        ArtifactError: Also if it is not the one that is wanted.
+    """
     archive = Archive.from_bytes(data, where)
+    if accept is not None and not accept(archive.fingerprint):
+        raise ArtifactError("this is another module than its name says", where=where)
     for mapping in mappings_of([data]):
         mapping.give_back()  # the checksums have read everything
     module = load_native(archive, data, threads, _graph, _diagram)

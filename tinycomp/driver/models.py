@@ -131,7 +131,9 @@ class Original:
     shapes: Shapes | None
 
     @classmethod
-    def of(cls, model: Model, source: ModelSource | Graph, graph: Graph, shapes: Shapes | None) -> Original:
+    def of(
+        cls, model: Model | ModelSource, source: ModelSource | Graph, graph: Graph, shapes: Shapes | None
+    ) -> Original:
         """Return what to keep of a model, given its source and the graph made of it."""
         if isinstance(source, ModelSource) and not isinstance(model, onnx.ModelProto):
             return cls(source if source.nbytes <= _MOST_KEPT else None, shapes)

@@ -1,7 +1,7 @@
-"""Composites that just missed: why they do not stand at nodes that a region runs one by one.
+"""Near misses: why a composite does not match at nodes that a region runs one by one.
 
-Asking while the graph is partitioned would take longer than partitioning it. So the finished graph is asked,
-whose regions and composites are opened again, when somebody wants the report.
+To record this during partitioning would take longer than partitioning itself. So the finished graph is examined,
+with its regions and composites opened again, when a report is asked for.
 """
 
 from __future__ import annotations

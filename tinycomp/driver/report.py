@@ -40,7 +40,7 @@ _INTEGER_OPERATORS = frozenset({"ConvInteger", "MatMulInteger", "QLinearConv", "
 _NAMED = 5
 """The most layers that a note names."""
 _ROUNDED = 4
-"""The accuracy level of a MatMulNBits whose data may have 8 bits; a target takes it whole to make use of that."""
+"""The accuracy level of a MatMulNBits whose data may be rounded to 8 bits; only a target that takes it whole can."""
 
 
 def make_report(
@@ -52,7 +52,7 @@ def make_report(
     sizes: Mapping[str, int] = MappingProxyType({}),
     misses: Sequence[Remark] = (),
 ) -> Report:
-    """Return what runs where in a partitioned graph, and why.
+    """Return the report of a partitioned graph: where every node runs, and why.
 
     Args:
         graph: The graph.
@@ -61,7 +61,7 @@ def make_report(
         notes: What else the reader should know.
         programs: What was generated for its regions, by symbol and shapes.
         sizes: Sizes by symbol; symbols without one count as their upper bound where one is assumed, else as 1.
-        misses: Remarks beside those of the graph.
+        misses: Further remarks, in addition to those of the graph.
     """
     regions, hosts = [], []
     conversions: list[ConversionRow] = []
@@ -84,7 +84,7 @@ def make_report(
 
 
 def _violations(graph: Graph, regions: Iterable[RegionRow]) -> tuple[ViolationRow, ...]:
-    """Return what quantisation rules do not allow, of layers that the target has not taken all the same."""
+    """Return the violations of quantisation rules, except those of layers that the target took nevertheless."""
     taken = {(row.target, source) for row in regions for source in row.sources}
     graphs = dict.fromkeys([graph, *(g for g, _ in graph.walk())])
     found = (r for r in dict.fromkeys(r for g in graphs for r in g.remarks) if r.stage == CheckQuantization.name)
@@ -118,7 +118,7 @@ def _layers(programs: Mapping[tuple[str, Any], object]) -> tuple[LayerRow, ...]:
 
 
 def _doubts(graph: Graph) -> list[str]:
-    """Tell which graphs may have more regions than necessary, and what placements are estimated to cost."""
+    """Tell which graphs may have more regions than necessary, and the estimated costs of placements."""
     return [r.reason for r in dict.fromkeys(graph.remarks) if r.rule in (ESTIMATE, MINIMUM)]
 
 
@@ -154,7 +154,7 @@ def _outside_regions(graph: Graph) -> Iterable[tuple[Position, Node]]:
 
 
 def _is_open_call(node: Node) -> bool:
-    """Tell whether a node does nothing but run the nodes of a function, each of which has a row of its own."""
+    """Tell whether a node only runs the nodes of a function, each of which has a row of its own."""
     return node.is_call and not node.is_composite and not node.is_region and conversion_of(node) is None
 
 
@@ -189,7 +189,7 @@ def _is_dequantized(value: Value | None) -> bool:
 
 
 def _figures(symbol: str, programs: Mapping[tuple[str, Any], object]) -> Figures:
-    """Return what a compiler estimates of a region, for the first sizes that it was built for."""
+    """Return the estimates of a vendor's compiler for a region, for the first sizes that it was built for."""
     made = (program for (name, _), program in programs.items() if name == symbol)
     return next((program.figures for program in made if isinstance(program, Blob)), {})
 

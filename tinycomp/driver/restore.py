@@ -1,6 +1,6 @@
 """Restoring saved modules that need the compiler again: host nodes, callables, C source, symbolic sizes.
 
-C source is saved, but loading asks the target for it again: what a file says is compiled and run only on request.
+C source is saved, but loading asks the target for it again: source from a file is compiled only on request.
 Blobs are given to the loader of their target, which knows its format and checks it.
 """
 
@@ -92,12 +92,12 @@ def restore(
 
 
 def _is_of_use(blob: Blob, targets: Mapping[str, Target], symbol: str) -> bool:
-    """Tell whether a blob is to be loaded; one whose target is not there is, which then says so."""
+    """Tell whether to load a blob; one of a missing target is loaded, so that the error names the target."""
     return blob.target not in targets or may_use(blob, targets[blob.target], symbol)
 
 
 def _check_owners(graph: Graph, programs: Programs) -> None:
-    """Refuse a blob that is not of the target of its region: no loader is to see what another target made.
+    """Refuse a blob of another target than that of its region, so that no loader sees the bytes of another target.
 
     Raises:
         ArtifactError: If there is one.
@@ -113,7 +113,7 @@ def _check_owners(graph: Graph, programs: Programs) -> None:
 
 
 def _check_programs(graph: Graph, programs: Programs) -> None:
-    """Refuse a program that is not for its region, or reads what it has not written.
+    """Refuse a program that does not fit its region, or that reads bytes before it has written them.
 
     Raises:
         ArtifactError: If there is one.

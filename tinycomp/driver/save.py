@@ -1,4 +1,4 @@
-"""Packing modules into files, with what loading needs of the compiler: graphs, programs, blobs and C source."""
+"""Pack modules into files, with everything that loading needs: graphs, programs, blobs and C source."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _extended_in_place(plan: Plan) -> list[tuple[int, int]]:
 
 
 def _generated(lowered: Lowered) -> Iterator[tuple[tuple[str, Shapes], Program | CSource | Blob]]:
-    """Yield what the regions became, and the blobs for the sets of sizes that came last."""
+    """Yield the compiled regions, and the blobs for the latest sets of sizes."""
     yield from lowered.programs.items()
     for symbol, region in lowered.per_shape:
         for shapes, run in region.cache.items():

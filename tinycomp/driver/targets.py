@@ -20,7 +20,7 @@ def resolve_targets(
 ) -> tuple[Target, ...]:
     """Return targets in priority order from names and Target objects.
 
-    Both arguments are those of :func:`compile`.
+    Both arguments are those of :func:`tinycomp.compile`.
 
     Raises:
         TargetError: If a name is unknown, two targets share one, a target cannot work on this machine, or ``"host"``
@@ -57,7 +57,7 @@ def _with_options(targets: Sequence[Target], options: Mapping[str, Any]) -> Iter
     for name in options:
         if name not in names:
             raise OptionError(
-                f'there are options for "{name}", which is no target of this compilation', where="options",
+                f'there are options for "{name}", which is not a target of this compilation', where="options",
                 expected=f"options for {', '.join(names) or 'none: everything runs on the host'}",
                 hint=did_you_mean(str(name), names),
             )  # fmt: skip
@@ -95,7 +95,7 @@ def steered(
     for name, each in own.items():
         if name not in (*names, ALL):
             raise OptionError(
-                f'there is a policy for "{name}", which is no target of this compilation', where="policy",
+                f'there is a policy for "{name}", which is not a target of this compilation', where="policy",
                 expected=f"policies for {', '.join((*names, ALL))}", hint=did_you_mean(str(name), names),
             )  # fmt: skip
         if not isinstance(each, Policy):

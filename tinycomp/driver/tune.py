@@ -52,7 +52,7 @@ _PROMISING = 1.25
 
 @dataclass(frozen=True)
 class Tuned:
-    """Tell what :func:`tune` has done.
+    """Hold the result of :func:`tune`.
 
     Attributes:
         log: The log, for ``compile(options={"c": {"tuning": …}})``.
@@ -82,7 +82,7 @@ def tune(
 
     Args:
         model: As for :func:`tinycomp.compile`.
-        log: The log to extend, or its path; the file is made if there is none.
+        log: The log to extend, or its path; the file is created if it does not exist.
         shapes: Shapes for inputs; they must leave no size open, and may be tuned for one after another.
         threads: Threads that the runs will use, as for :func:`tinycomp.compile`.
         progress: Whether to show a bar on stderr; by default if that is a terminal.
@@ -182,7 +182,7 @@ class Bench:
     def _race(self, problem: Problem, candidates: Sequence[Candidate]) -> dict[str, float]:
         """Run candidates in turns; whatever slows the machine slows them all."""
         programs = {c.name: trial_of(problem, c) for c in candidates}
-        # One copy of everything for all candidates: memory, and what of it lies in the cache, is the same for each.
+        # All candidates share one copy of everything, so that memory and caches are the same for each.
         first = next(iter(programs.values()))
         inputs = [np.ones(spec.shape, spec.dtype) for spec in first.inputs]
         outputs = [np.empty(spec.shape, spec.dtype) for spec in first.outputs]

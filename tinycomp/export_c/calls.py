@@ -148,7 +148,7 @@ def _require_program(step: Step, program: Program, given: Set[int]) -> None:
         return
     if program.arena_bytes and not program.blocks:
         raise UnsupportedError(
-            "the module does not say what lies in its memory", where=_where(step), expected="its buffers",
+            "the module has no list of the buffers in its arena", where=_where(step), expected="its buffers",
             hint="Compile the model with this version of tinycomp.",
         )  # fmt: skip
     for call in program.instructions:

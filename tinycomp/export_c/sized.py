@@ -148,7 +148,7 @@ def _message(error: Any) -> str:
 
 
 class SizedRegion:
-    """The calls of one program over sizes.
+    """The calls of one symbolic program.
 
     Args:
         memory: Where its buffers go.

@@ -211,7 +211,7 @@ def sizes_of(x: Value, axes: Sequence[int]) -> list[int | tuple[Value, int]]:
     """
     shape = x.shape
     if shape is None:
-        raise ModelError("nobody knows the rank", where=f'value "{x.name}"', expected="a known rank", found=str(x.type))
+        raise ModelError("the rank is unknown", where=f'value "{x.name}"', expected="a known rank", found=str(x.type))
     found: list[int | tuple[Value, int]] = []
     for axis in axes:
         size = shape[axis]

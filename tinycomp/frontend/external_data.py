@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import warnings
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import numpy as np
@@ -36,6 +37,11 @@ class ExternalData:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._files: dict[str, NDArray[np.uint8]] = {}
+
+    @property
+    def files(self) -> Mapping[str, NDArray[np.uint8]]:
+        """Return the contents of the files that have been read, by location, mapped."""
+        return self._files
 
     def read(self, tensor: onnx.TensorProto, wanted: int, where: str) -> NDArray[np.uint8]:
         """Return the bytes of an external tensor as a view of the mapped file.

@@ -83,7 +83,7 @@ def _unbounded(name: str, dim: Given, declared: Dim) -> Dim:
     if not sound or not (symbol is None or isinstance(symbol, str)):
         raise ModelError(
             "not the bounds of a dimension", where=f'input "{name}"',
-            expected="(least, most) or (symbol, least, most), sizes of at least 0, for a dimension that is no number",
+            expected="(least, most) or (symbol, least, most), of at least 0, for a dimension that is not a number",
             found=repr(dim) if symbol is None or isinstance(symbol, str) else f"{dim!r} for the size {declared}",
         )  # fmt: skip
     return symbol

@@ -62,7 +62,10 @@ def generate(
     prompt = _checked(tokens)
     if max_new_tokens < 0:
         raise GenerationError(
-            "max_new_tokens cannot be this", where="max_new_tokens", expected="0 or more", found=str(max_new_tokens)
+            "max_new_tokens cannot have this value",
+            where="max_new_tokens",
+            expected="0 or more",
+            found=str(max_new_tokens),
         )
     sampler = Sampler(temperature, top_k, top_p, seed)
     decoder = Decoder(module, capacity=len(prompt) + max_new_tokens, config=config)
@@ -103,7 +106,7 @@ def perplexity(
         config: As for :func:`generate`.
 
     Raises:
-        GenerationError: If there is nothing to score, the model gives the last logits only, or they are not numbers.
+        GenerationError: If there is nothing to score, the model returns only the last logits, or they are not numbers.
     """
     text = np.asarray(_checked(tokens))
     capacity = Decoder(module, capacity=window or text.size, config=config).capacity
@@ -124,8 +127,8 @@ def _surprise(logits: np.ndarray, targets: np.ndarray) -> float:
     """Return the negative log-likelihood of the tokens that follow."""
     if len(logits) != len(targets):
         raise GenerationError(
-            "the model gives the last logits only", where="logits", expected=f"logits of {len(targets)} tokens",
-            found=str(len(logits)), hint="Export it such that it gives the logits of all tokens.",
+            "the model returns only the last logits", where="logits", expected=f"logits of {len(targets)} tokens",
+            found=str(len(logits)), hint="Export it so that it returns the logits of all tokens.",
         )  # fmt: skip
     shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
     lost = np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(targets)), targets]
@@ -142,7 +145,7 @@ def _checked(tokens: Iterable[int]) -> list[int]:
     if not ids or min(ids) < 0:
         raise GenerationError(
             "not tokens", where="tokens", expected="ids from 0 on, at least one", found=str(min(ids, default="none")),
-            hint="A tokenizer makes ids of a text.",
+            hint="A tokenizer turns a text into ids.",
         )  # fmt: skip
     return ids
 

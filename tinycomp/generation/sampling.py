@@ -86,4 +86,4 @@ class Sampler:
 
 
 def _wrong(name: str, expected: str, value: object) -> GenerationError:
-    return GenerationError(f"{name} cannot be this", where=name, expected=expected, found=repr(value))
+    return GenerationError(f"{name} cannot have this value", where=name, expected=expected, found=repr(value))

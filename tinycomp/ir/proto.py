@@ -180,7 +180,7 @@ def _external(
         raise ModelError("a string tensor cannot have external data", where=where, expected="string_data")
     if read is None:
         raise ModelError(
-            "the data lie in another file, and the folder of the model is unknown",
+            "the data is in another file, and the folder of the model is unknown",
             where=where,
             hint="Give the model by its path instead of as bytes or ModelProto.",
         )

@@ -102,9 +102,9 @@ class _GraphCheck:
         inputs = set(self.graph.inputs)
         for name, value in self.graph.values.items():
             if not name or value.name != name:
-                self._fail(f'the value listed as "{name}" calls itself "{value.name}"')
+                self._fail(f'the value listed as "{name}" has the name "{value.name}"')
             if value.producer is None and value.const is None and value not in inputs:
-                self._fail(f'the value "{name}" comes from nowhere', expected="a node, a constant or a graph input")
+                self._fail(f'the value "{name}" has no producer', expected="a node, a constant or a graph input")
             if value.producer is not None and value.producer not in self.graph:
                 self._fail(f'the producer of the value "{name}" is not in the graph', found=repr(value.producer))
             self._constant(value)
@@ -113,7 +113,7 @@ class _GraphCheck:
                 self._fail(f'the input "{value.name}" is not a plain value of the graph')
         unknown = self.graph.defaults.keys() - {v.name for v in self.graph.inputs}
         if unknown:
-            self._fail(f"defaults are given for what is no input: {sorted(unknown)}")
+            self._fail(f"there are defaults for names that are not inputs: {sorted(unknown)}")
 
     def _constant(self, value: Value) -> None:
         if value.const is None:

@@ -1,1 +1,1 @@
-"""Memory: what a run may spend, where buffers and constants lie, and files that are mapped."""
+"""Memory: budgets of runs, placement of buffers and constants, and mapped files."""

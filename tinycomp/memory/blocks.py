@@ -1,4 +1,4 @@
-"""Room for the arrays that a compilation makes of weights: pieces of large blocks.
+"""Memory for the arrays that a compilation makes from weights: pieces of large blocks.
 
 Arrays of some hundred kilobytes get fresh pages of their own each, one by one at 4 KB; a block of megabytes gets huge
 ones. That takes a quarter of the time, which is more than to compute what is in them.
@@ -35,7 +35,7 @@ _current = _Current()
 
 
 def empty(shape: Sequence[int], dtype: npt.DTypeLike) -> Array:
-    """Return an array as ``np.empty`` does. The memory of large ones is given back when neighbours go, too."""
+    """Return an array as ``np.empty`` does. The memory of a large one is freed together with that of its neighbours."""
     kind = np.dtype(dtype)
     nbytes = math.prod(shape) * kind.itemsize
     if not _SMALL <= nbytes <= _BLOCK // 2:

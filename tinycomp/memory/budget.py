@@ -25,7 +25,7 @@ ENLARGE = "Use smaller inputs, or compile with a larger memory_limit=."
 
 @dataclass(frozen=True)
 class Limits:
-    """Say what may be spent.
+    """The limits of a run.
 
     Attributes:
         memory: Bytes; None for what the machine has available.
@@ -48,7 +48,7 @@ _current: ContextVar[Limits] = ContextVar("tinycomp_limits", default=_UNLIMITED)
 
 @contextmanager
 def limited(memory: int | None = None, timeout: float | None = None) -> Iterator[None]:
-    """Set the limits for what runs inside the ``with`` statement.
+    """Set the limits of everything that runs inside the ``with`` statement.
 
     Raises:
         TinycompError: If a limit is not a number above 0.
@@ -79,7 +79,7 @@ def current() -> Limits:
 
 
 def check_time(limits: Limits, where: str = "") -> None:
-    """Stop a run whose time is up.
+    """Stop a run whose timeout is over.
 
     Raises:
         ExecutionError: If it is.

@@ -109,7 +109,7 @@ def is_evictable(array: Array) -> bool:
 
 
 def spilled(arrays: Sequence[Array]) -> list[Array]:
-    """Return read-only copies of arrays in a mapped file that has no name and goes with the last of them.
+    """Return read-only copies of arrays in a mapped file without a name, which vanishes with the last of them.
 
     Where no such file can be made, the arrays themselves are returned, and a warning says why.
     """
@@ -133,7 +133,7 @@ def spilled(arrays: Sequence[Array]) -> list[Array]:
 
 
 def _append(file: IO[bytes], array: Array) -> int:
-    """Write the elements of an array behind what is there, and return where they start."""
+    """Append the elements of an array to the file, and return where they start."""
     start = -(-file.tell() // _ALIGNMENT) * _ALIGNMENT
     file.seek(start)
     file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
@@ -143,7 +143,7 @@ def _append(file: IO[bytes], array: Array) -> int:
 
 def _nameless_file() -> IO[bytes]:
     """Open a file in the first folder that takes one: tinycomp's own, which is rarely in memory, else the system's."""
-    import tempfile  # not before: few modules have constants that are worth a file
+    import tempfile  # imported here: few modules have constants large enough for a file
 
     refusal = OSError("there is no folder for it")
     for folder in _folders():

@@ -1,4 +1,4 @@
-"""Locks that a forked child finds open, whoever holds them in the parent: the threads that hold them are not there."""
+"""Locks that are open in a forked child, whoever holds them in the parent, because those threads do not exist there."""
 
 from __future__ import annotations
 

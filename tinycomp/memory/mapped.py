@@ -105,7 +105,7 @@ def map_file(file: IO[bytes] | int, path: Path | None = None) -> NDArray[np.uint
         if error.errno != errno.ENOMEM:
             raise
         raise MemoryLimitError(
-            "the file cannot be mapped: the process may not take so much memory",
+            "the file cannot be mapped: the process may not use that much memory",
             where="" if path is None else str(path),
             expected=f"{info.st_size} bytes of address space",
             hint="Raise the limit of the process (ulimit -v).",

@@ -17,7 +17,7 @@ STATES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Say what a step touches.
+    """The buffers that a step uses.
 
     Attributes:
         reads: Numbers of the buffers that it reads.

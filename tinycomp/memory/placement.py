@@ -55,7 +55,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Say where a buffer lies.
+    """The place of a buffer.
 
     Attributes:
         memory: Name of the memory.
@@ -133,13 +133,15 @@ def _check(buffers: Sequence[Buffer], memories: Mapping[str, Memory]) -> None:
         unknown = [name for name in buffer.memories if name not in memories]
         if unknown or not memories:
             raise OptionError(
-                "there is no such memory", where=where, expected=f"some of {', '.join(memories) or 'none'}",
+                "unknown memory", where=where, expected=f"some of {', '.join(memories) or 'none'}",
                 found=", ".join(unknown),
             )  # fmt: skip
         if buffer.size < 0 or buffer.last < buffer.first:
-            raise OptionError("not the life of a buffer", where=where, found=repr(buffer))
+            raise OptionError("not a lifetime of a buffer", where=where, found=repr(buffer))
         if buffer.over is not None and not 0 <= buffer.over < len(buffers):
-            raise OptionError("it is to take the place of no buffer", where=where, found=str(buffer.over))
+            raise OptionError(
+                "it is to take the place of a buffer that does not exist", where=where, found=str(buffer.over)
+            )
 
 
 def _units(buffers: Sequence[Buffer]) -> list[_Unit]:
@@ -181,7 +183,7 @@ def _placed(unit: _Unit, memories: Mapping[str, Memory], placed: Mapping[str, li
         where=f"buffer {unit.members[0]}, alive from step {unit.first} to {unit.last}",
         expected=f"at most {', '.join(free)}",
         found=f"{unit.size} bytes",
-        hint="Compute the layer in tiles, let the buffer lie in a larger memory, or let others live shorter.",
+        hint="Compute the layer in tiles, let the buffer lie in a larger memory, or shorten the lifetimes of others.",
     )
 
 

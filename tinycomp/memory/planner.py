@@ -118,7 +118,7 @@ def plan_tied(buffers: Sequence[Lifetime], over: Mapping[int, tuple[int, int]], 
 
 
 def _tied(buffers: Sequence[Lifetime], over: Mapping[int, tuple[int, int]]) -> list[dict[int, int]]:
-    """Return what lies together: where each buffer of a group begins, relative to the first of them."""
+    """Return the groups of buffers that are placed together: the offset of each, relative to the first one."""
     groups: dict[int, dict[int, int]] = {index: {index: 0} for index in range(len(buffers))}
     for index, (other, ahead) in over.items():
         mine, group = groups[index], groups[other]
@@ -179,7 +179,7 @@ def _tied_in_order(
 
 
 def placed_above(buffers: Sequence[Lifetime], offsets: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return, for each buffer of a plan, those that it must begin behind whatever their sizes.
+    """Return, for each buffer of a plan, those after which it must begin, whatever their sizes.
 
     Of two buffers that are alive together, the one that lies higher in the plan begins behind the end of the other,
     by itself or since it begins behind one that does. Placing every buffer as low as that allows gives a plan for any

@@ -38,7 +38,7 @@ def after_fork_in_child(callback: Callable[[], object]) -> None:
 
 
 def user_cache_folder(program: str) -> Path:
-    """Return the folder where a program keeps what it can make anew for the user."""
+    """Return the user's folder for data that a program can make again."""
     if sys.platform != "linux":
         import platformdirs
 

@@ -106,7 +106,7 @@ class Convolution:
         return tuple(_outputs(size, **axis) for size, axis in zip(self.sizes, self._axes(), strict=True))
 
     def spans(self, outputs: Sequence[int]) -> tuple[int, ...]:
-        """Return the sizes of the data, zeros included, that so many results along every axis need."""
+        """Return the sizes of the data, zeros included, that a number of results along every axis need."""
         ones = (1,) * len(self.sizes)
         steps = outputs, self.kernel, self.strides or ones, self.dilations or ones
         return tuple(_span(*axis) for axis in zip(*steps, strict=True))

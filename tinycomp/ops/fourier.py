@@ -21,7 +21,7 @@ def _stft_types(node: Node) -> list[Type]:
     step, given = node.const(1), node.const(3)
     if window is not None and window.shape is not None and len(window.shape) != 1:
         raise ModelError(
-            "the window is no vector", where=f"node {node.label} (STFT)", expected="[frame length]",
+            "the window is not a vector", where=f"node {node.label} (STFT)", expected="[frame length]",
             found=str(window.type),
         )  # fmt: skip
     if signal.shape is not None and len(signal.shape) not in (2, 3):

@@ -104,7 +104,7 @@ def _types(node: Node) -> list[Type]:
     types: list[Type] = [TensorType(query.dtype, (batch, rows, width)), present, present]
     if len(node.outputs) > len(types):
         raise TypeInferenceError(
-            "the products of queries and keys are no result that is covered", where=f"{node.label} ({OP})",
+            "the products of queries and keys are not supported as a result", where=f"{node.label} ({OP})",
             expected="one or three results", found=str(len(node.outputs)),
         )  # fmt: skip
     return types[: len(node.outputs)]

@@ -114,7 +114,7 @@ class _Borders:
         body.set_outputs(outputs)
 
     def _packed(self, value: Value, layout: BlockedLayout) -> Value:
-        """Return a value in a layout: what it was unpacked from, or packed once for all that read it so."""
+        """Return a value in a layout: the value that it was unpacked from, or packed once for all its readers."""
         key = value, layout.name
         if key not in self._blocked:
             self._blocked[key] = _pack(self._graph, value, layout)

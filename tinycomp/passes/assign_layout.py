@@ -40,7 +40,7 @@ LayoutRules = Callable[[Node], LayoutRule]
 
 
 def by_traits(node: Node) -> LayoutRule:
-    """Return the rule that follows from a record: element-wise operators follow, the others are row-major."""
+    """Return the rule for an operator's record: element-wise operators follow their operands, others are row-major."""
     record = OPS.find(node.op, node.domain, node.version)
     if record is not None and "elementwise" in record.traits:
         return LayoutRule.FOLLOW
@@ -150,7 +150,7 @@ class _Assigner:
 
 
 def _lies_channels_last(value: Value) -> bool:
-    """Tell whether a value is a channels-last one that was only renamed to row-major and reshaped behind its channels.
+    """Tell whether a value is a channels-last one that was only renamed to row-major and reshaped after its channels.
 
     Such a Relayout need not be carried out: with the channels moved to the end, the memory is right as it is.
     """

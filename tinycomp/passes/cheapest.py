@@ -33,9 +33,9 @@ EXACT = 12
 STEPS = 50_000
 """Branchings after which the exact search gives up."""
 BEAM = 64
-"""Beginnings that the sweep keeps."""
+"""Partial placements that the sweep keeps."""
 IMPROVEMENTS = 50_000
-"""Nodes of all placements together that are looked at to improve one."""
+"""Most nodes, over all placements tried, in the attempt to improve one."""
 
 RegionSeconds = Callable[[tuple[int, ...]], float]
 """Says how long a region of these nodes takes, its launch left out."""
@@ -123,21 +123,21 @@ class PlacementProblem:
 
     @cached_property
     def shares(self) -> list[float]:
-        """The least seconds that each node takes, wherever it is: a share of its cheapest option."""
+        """A lower bound of the seconds of each node, wherever it runs: a share of its cheapest option."""
         return [min(self.least(i) / len(self.options[i].members) for i in found) for found in self.options_of]
 
     @cached_property
     def counts_regions(self) -> bool:
-        """Whether what a placement costs depends on its regions."""
+        """Whether the cost of a placement depends on its regions."""
         return any(self.launches) or self.judges_regions
 
     @cached_property
     def judges_regions(self) -> bool:
-        """Whether a target says what whole regions take."""
+        """Whether a target estimates whole regions."""
         return any(whole is not None for whole in self.wholes)
 
     def whole(self, target: int) -> RegionSeconds | None:
-        """Return what says how long the regions of a target take."""
+        """Return the function that estimates the regions of a target."""
         return self.wholes[target] if self.wholes else None
 
     def least(self, number: int) -> float:
@@ -224,11 +224,11 @@ class PlacementProblem:
         return RegionSearch().minimum(Problem([targets[v] for v in vertices], successors, links, members))
 
     def cost(self, choice: Sequence[int]) -> float:
-        """Return what a placement costs in all."""
+        """Return the total cost of a placement."""
         return self._cost(choice, self.regions(choice) if self.counts_regions else [])
 
     def rough_cost(self, choice: Sequence[int]) -> float:
-        """Return what a placement would cost if regions might wait for each other.
+        """Return the cost that a placement would have if regions could wait for each other.
 
         It takes no search. With launches alone it is no more than :meth:`cost`; on graphs without detours it is that.
         """
@@ -372,7 +372,7 @@ class _Exact:
                         stack.append((following, bound))
 
     def _bound(self, choice: list[int]) -> float:
-        """Return what every placement with these options costs at least."""
+        """Return a lower bound of the cost of all placements with these options."""
         problem = self.problem
         decided = sum(problem.least(number) for number in dict.fromkeys(choice) if number >= 0)
         open_ = sum(share for share, number in zip(problem.shares, choice, strict=True) if number < 0)
@@ -394,7 +394,7 @@ class _Exact:
 
 
 def _sweep(problem: PlacementProblem) -> tuple[tuple[int, ...], bool]:
-    """Return a placement found from the first node to the last, and whether no beginning had to be given up."""
+    """Return a placement found by one sweep over the nodes, and whether no partial placement had to be dropped."""
     alive: list[int] = []
     last = [0] * problem.count
     for flow in problem.flows:
@@ -435,7 +435,7 @@ def _extended(problem: PlacementProblem, choice: list[int], node: int, number: i
 
 
 def _added(problem: PlacementProblem, before: list[int], choice: list[int], node: int) -> float:
-    """Return what deciding about one node adds: its seconds once per option, transfers of operands, a launch."""
+    """Return the cost that deciding about one node adds: its option, transfers of operands, a launch."""
     option = problem.options[choice[node]]
     target, memory = option.target, problem.memories[option.target]
     added = 0.0 if before[node] >= 0 else option.seconds

@@ -46,7 +46,7 @@ class CheckQuantization(Pass):
     targets: Sequence[Target | str]
 
     def run(self, graph: Graph) -> bool:
-        """Look at the layers of ``graph`` and its open bodies."""
+        """Check the layers of ``graph`` and its open bodies."""
         for target in find_all(self.targets):
             if not target.quantization_rules:
                 continue

@@ -1,4 +1,4 @@
-"""Sizes that only a run shows, even where the sizes of all that enters a region are known."""
+"""Sizes that depend on data: only a run shows them, even if the sizes of all operands of a region are known."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNKNOWN = symbol("unknown")
 def data_dependent(
     graph: Graph, nodes: Sequence[Node], besides: Collection[Value] = frozenset()
 ) -> list[tuple[Node, str]]:
-    """Return the nodes of a region that nobody can type by the sizes of its operands alone, with the reason.
+    """Return the nodes of a region whose types do not follow from the sizes of its operands, with the reasons.
 
     The types in the region are inferred for sample sizes of its operands. Whatever then has no size depends on what
     the elements are, as the result of NonZero does, or of a Slice whose ends are operands. Such a result counts as an

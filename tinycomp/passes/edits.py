@@ -22,7 +22,7 @@ def joined_sources(*nodes: Node) -> tuple[str, ...]:
 
 
 def bypass(graph: Graph, node: Node, value: Value) -> bool:
-    """Let everyone who reads the first result of ``node`` read ``value`` instead, which equals it.
+    """Let all readers of the first result of ``node`` read ``value`` instead, which equals it.
 
     Returns:
         True, for rules to return.
@@ -33,7 +33,7 @@ def bypass(graph: Graph, node: Node, value: Value) -> bool:
 
 
 def take_over(graph: Graph, old: Node, new: Node) -> bool:
-    """Let ``new`` stand in the place of ``old``: uses, names and what is known of the types go over; erase ``old``.
+    """Replace ``old`` by ``new``, which takes over uses, names and known types, and erase ``old``.
 
     Returns:
         True, for rules to return.
@@ -56,7 +56,7 @@ def replace_results(graph: Graph, old: Node, new: Sequence[Value]) -> bool:
 
 
 def replace_by_constant(graph: Graph, value: Value, array: np.ndarray) -> Value:
-    """Let everyone who reads ``value`` read a constant instead; the producer is left for its caller to erase."""
+    """Let all readers of ``value`` read a constant instead; the caller erases the producer."""
     constant = graph.add_const(array, value.name)
     graph.replace_uses(value, constant)
     return constant
@@ -84,12 +84,12 @@ def drop_unused_captures(graph: Graph, node: Node) -> bool:
 
 
 def _captured(node: Node) -> tuple[Value | None, ...]:
-    """Return the operands that bodies of the node capture; a call hands all its operands on instead."""
+    """Return the operands that bodies of the node capture; for a call, all its operands."""
     return () if node.is_call else node.inputs[len(node.inputs) - node.captures :]
 
 
 def _drop_captures(graph: Graph, node: Node, dropped: Collection[int]) -> bool:
-    """Rebuild ``node`` without some captures, whose formals nobody reads; return whether there were any."""
+    """Rebuild ``node`` without captures whose parameters are not read; return whether there were any."""
     if not dropped:
         return False
     for body in node.bodies.values():

@@ -1,4 +1,4 @@
-"""EliminateCommonSubexpressions: compute once what the graph computes twice, and store equal constants once.
+"""EliminateCommonSubexpressions: merge equal nodes and equal constants.
 
 >>> from tinycomp.ir.text.parser import parse_graph
 >>> graph = parse_graph('''
@@ -36,7 +36,7 @@ from tinycomp.rewrite.rules import erase_dead, open_graphs
 from tinycomp.rewrite.traits import is_random, permutable
 
 _SAMPLED = 8
-"""About how many elements of a constant are compared before all of them are read."""
+"""The approximate number of elements of a constant to compare before all of them are read."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _sample(array: np.ndarray) -> bytes:
 
 
 def _checksum(array: np.ndarray) -> Hashable:
-    """Return what tells arrays apart that agree in a few elements; those that share it are compared."""
+    """Return a checksum that tells apart arrays that agree in a few elements; arrays that share it are compared."""
     if isinstance(array, AbsentArray) or array.dtype.kind in "OUST":
         return content_hash(array)
     return zlib.crc32(raw_bytes(array))
@@ -122,7 +122,7 @@ def _mergeable(node: Node) -> bool:
 
 
 def _key(node: Node) -> Hashable:
-    """Return what equal nodes share; bodies are compared afterwards."""
+    """Return a key that equal nodes share; bodies are compared afterwards."""
     return (
         node.domain,
         node.op,
@@ -136,14 +136,14 @@ def _key(node: Node) -> Hashable:
 
 
 def _operands(node: Node) -> tuple[int, ...]:
-    """Return the identities of a node's operands, in one order where any will do."""
+    """Return the identities of a node's operands, sorted if their order does not matter."""
     operands = tuple(map(id, node.inputs))
     free = permutable(node)
     return (*sorted(operands[:free]), *operands[free:]) if free else operands
 
 
 def _frozen(value: Any) -> Hashable:
-    """Return a hashable stand-in for an attribute; floats by their bits, so that NaN and -0.0 are what they are."""
+    """Return a hashable stand-in for an attribute; floats by their bits, to tell apart NaN, 0.0 and -0.0."""
     if isinstance(value, np.ndarray):
         return (value.dtype.str, value.shape, content_hash(value))
     if isinstance(value, (list, tuple)):

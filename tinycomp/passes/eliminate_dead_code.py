@@ -27,7 +27,7 @@ from tinycomp.rewrite.rules import open_graphs
 
 @dataclass(frozen=True)
 class EliminateDeadCode(Pass):
-    """Remove what is unused from the graph and from the bodies of unclaimed nodes; graph inputs stay.
+    """Remove unused nodes, constants and captures from the graph and from the bodies of unclaimed nodes.
 
     A captured value that no body of its node reads is dropped from the node, so that its producer can die too.
     """

@@ -432,7 +432,7 @@ class _RegionChecks:
         target = self._targets.get(nodes[0].target or "")
         if target is None:
             return None
-        from tinycomp.target.region import Region  # not before: few targets have checks
+        from tinycomp.target.region import Region  # imported here: few targets have checks
 
         key = frozenset(nodes)
         if key not in self._answers:

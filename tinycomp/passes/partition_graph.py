@@ -112,7 +112,7 @@ def _cut_out(graph: Graph, members: list[Node], symbols: Symbols, free: set[str]
         node.region = None
     if not any(graph.is_output(v) or not inside.issuperset(v.users) for n in members for v in n.outputs):
         sources = tuple(s for n in members for s in n.sources)
-        remarks.append(Remark(PartitionGraph.name, sources, target, "unused", "nobody uses a result of the region"))
+        remarks.append(Remark(PartitionGraph.name, sources, target, "unused", "no result of the region is used"))
         for node in members:
             node.target = None
         return

@@ -39,12 +39,12 @@ from tinycomp.rewrite.traits import is_structural
 from tinycomp.target import HOST_COST, Cost, Policy, Region, Target, find_all
 
 ESTIMATE = "estimate"
-"""The rule of the remark on a whole graph that says what it is estimated to cost."""
+"""The rule in the remark with the estimated cost of a whole graph."""
 
 
 @dataclass(frozen=True)
 class PlaceByCost(Pass):
-    """Choose between targets by their costs, and let each claim what is chosen for it.
+    """Choose between targets by their costs, and let each claim the nodes chosen for it.
 
     What a target could take is what it claims when it is offered the graph alone. :mod:`tinycomp.passes.cheapest` says
     how the choice is made. A remark on the graph tells what it is estimated to cost and what the alternatives would;
@@ -131,7 +131,7 @@ class _Placing:
         return PlacementProblem(len(self.nodes), tuple(options), tuple(flows), launches, tuple(memory), wholes)
 
     def _whole(self, target: Target) -> RegionSeconds | None:
-        """Return what says how long the regions of a target take, if it knows."""
+        """Return the function that estimates the regions of a target, if it has one."""
         cost = _cost_of(target)
         if cost.region is None:
             return None
@@ -144,7 +144,7 @@ class _Placing:
         return seconds
 
     def _options(self, number: int, target: Target) -> list[Option]:
-        """Return what a target claims of the graph when it is alone, and what its operator rules accept of it."""
+        """Return the nodes that a target claims when it is alone, and those that its operator rules accept."""
         trial = self.graph.clone()
         twins = dict(zip(trial.nodes, self.graph.nodes, strict=True))
         place = {node: i for i, node in enumerate(self.nodes)}
@@ -226,7 +226,7 @@ class _Placing:
             self._alternatives(problem, answer, i, number)
 
     def _alternatives(self, problem: PlacementProblem, answer: Cheapest, node: int, chosen: int) -> None:
-        """Say of each target that could take a node what that would change."""
+        """Record for each target that could take a node how much that would change the cost."""
         here = problem.options[chosen]
         for number in problem.options_of[node]:
             option = problem.options[number]

@@ -25,7 +25,7 @@ from tinycomp.passes.base import Pass
 from tinycomp.rewrite.rules import open_graphs
 
 Precision = Literal["f32", "bf16", "f16"]
-"""What weights are stored in: float32, bfloat16 (8 bits of precision) or float16 (11 bits, up to 65504)."""
+"""The format of weights: float32, bfloat16 (8 bits of precision) or float16 (11 bits, up to 65504)."""
 _HALF = {"bf16": np.dtype(ml_dtypes.bfloat16), "f16": np.dtype(np.float16)}
 
 

@@ -1,4 +1,4 @@
-"""WidenHalf: compute in float32 what a model has in float16 or bfloat16, and round where its values leave.
+"""WidenHalf: compute in float32 where a model has float16 or bfloat16, and round where values leave.
 
 >>> from tinycomp.ir.text.parser import parse_graph
 >>> from tinycomp.ops.typing import infer_node_types
@@ -40,13 +40,13 @@ from tinycomp.rewrite.traits import has_trait, is_random
 
 HALF = frozenset({"float16", "bfloat16"})
 _CHOOSING = ("output_dtype", "precision", "softmax_precision")
-"""Attributes that name the dtype of a result or of what is between, and may ask for half precision."""
+"""Attributes that name the dtype of a result or of intermediate values, and may ask for half precision."""
 _CASTS = frozenset({"Cast", "CastLike"})
 _CAST_OF_HALF = 13
-"""The first version of Cast that knows bfloat16."""
+"""The first version of Cast with bfloat16."""
 _PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
 _UNROUNDED = frozenset({"DynamicQuantizeLinear", "QuantizeLinear", "Shape", "Size"})
-"""Operators whose results are no floats, but either do not depend on the elements or round them by themselves."""
+"""Operators whose results are not floats, and either do not depend on the elements or round them themselves."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class _Widening:
         return self._as_wide(self._as_half(value))
 
     def _cast(self, value: Value, dtype: str) -> Value:
-        """Return a value in another dtype; the conversion is made once, and of constants here."""
+        """Return a value in another dtype; it is converted only once, and constants are converted at compile time."""
         key = value, dtype
         if key not in self._twins:
             name = self.graph.fresh(value.name)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tinycomp.driver.compiler import compile as compile_model
+from tinycomp.driver.compile import compile as compile_model
 from tinycomp.driver.models import Model, load_graph
 from tinycomp.driver.tune import Bar
 from tinycomp.errors import QuantizationError

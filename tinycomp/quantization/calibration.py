@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tinycomp.driver.compiler import compile as compile_model
+from tinycomp.driver.compile import compile as compile_model
 from tinycomp.driver.tune import Bar
 from tinycomp.errors import FeedError, QuantizationError
 from tinycomp.ir.graph import Graph, Value

@@ -133,6 +133,6 @@ def one_of(name: str, value: Any, known: tuple[str, ...]) -> None:
     """
     if value not in known:
         raise QuantizationError(
-            f"{name} cannot be this", where=name, expected=f"one of {', '.join(known)}", found=repr(value),
+            f"{name} cannot have this value", where=name, expected=f"one of {', '.join(known)}", found=repr(value),
             hint=did_you_mean(str(value), known),
         )  # fmt: skip

@@ -190,7 +190,7 @@ def quantize(
         _check_left_out("method", method, "minmax", 'It is for weights="int4".')
     if calibration is None:
         raise QuantizationError(
-            "there are no calibration data", where="calibration", expected="inputs that the model will see",
+            "there is no calibration data", where="calibration", expected="inputs that the model will see",
             found="None", hint='Give some, or quantise the weights alone: weights="int4".',
         )  # fmt: skip
     options = Options(
@@ -327,5 +327,5 @@ def _check_passes(data: CalibrationData, passes: int) -> None:
         raise QuantizationError(
             "the calibration data can be gone through once only", where="calibration",
             expected=f"an iterable that can be gone through {passes} times",
-            found="an iterator or generator", hint="Give a list, or an object whose __iter__ starts anew.",
+            found="an iterator or generator", hint="Give a list, or an object whose __iter__ starts again.",
         )  # fmt: skip

@@ -223,12 +223,12 @@ class WeightOptions:
         one_of("method", self.method, WEIGHT_METHODS)
         if self.accuracy_level not in ACCURACY_LEVELS:
             raise QuantizationError(
-                "accuracy_level cannot be this", where="accuracy_level",
+                "accuracy_level cannot have this value", where="accuracy_level",
                 expected=f"one of {', '.join(map(str, ACCURACY_LEVELS))}", found=repr(self.accuracy_level),
             )  # fmt: skip
         if self.block not in BLOCKS:
             raise QuantizationError(
-                "block cannot be this", where="block", expected=f"one of {', '.join(map(str, BLOCKS))}",
+                "block cannot have this value", where="block", expected=f"one of {', '.join(map(str, BLOCKS))}",
                 found=repr(self.block),
             )  # fmt: skip
 
@@ -257,7 +257,7 @@ def quantize_weights(
         )  # fmt: skip
     if calibration is None and options.method == "gptq":
         raise QuantizationError(
-            "there are no calibration data", where="calibration", expected="data for method='gptq'", found="None",
+            "there is no calibration data", where="calibration", expected="data for method='gptq'", found="None",
             hint='Give inputs as the model will see them, or use method="mse".',
         )  # fmt: skip
     use_data = calibration is not None and options.method != "minmax"

@@ -1,8 +1,8 @@
-"""Composites: named patterns as a target's table lists them, which of their matches to take, and one node of each.
+"""Composites: the named patterns of a target, the choice among their matches, and the outlining of chosen matches.
 
-A match is accepted when its predicates hold, no node of it is taken, no value of a non-root node is used outside, and
-making one node of it closes no cycle, asked in this order. The first three questions take part in the search: a match
-that fails one is followed by the next way to match at the same root. A refused match reserves nothing.
+A match is accepted if its predicates hold, none of its nodes is taken, no value of a non-root node is used outside, and
+the composite would not close a cycle; the tests run in this order and take part in the search: if one fails, the search
+goes on with the next way to match at the same root. A refused match reserves nothing.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @dataclass(eq=False)
 class Composite:
-    """Describe what a target takes as one atom.
+    """Describe a group of operators that a target takes as one atom.
 
     Attributes:
         name: Name within the target.
-        pattern: What it looks like.
+        pattern: The pattern that it matches.
         checks: Predicates over the whole match, asked after the pattern's own.
         target: Name of the target that owns it; may be empty.
     """
@@ -58,7 +58,7 @@ class Composite:
 
     @classmethod
     def trace(cls, function: Callable[..., Any], *, target: str = "", name: str | None = None) -> Composite:
-        """Make a composite of a pattern function (or a :class:`Pattern`), named after it unless ``name`` says other.
+        """Make a composite from a pattern function or a :class:`Pattern`; ``name`` defaults to the name of that.
 
         Raises:
             PatternError: If the function does not describe a pattern.
@@ -73,7 +73,7 @@ class Composite:
 
     @property
     def predicates(self) -> Sequence[Check]:
-        """Every predicate in the order in which they are asked."""
+        """All predicates in the order in which they are asked."""
         return [*self.pattern.checks, *self.checks]
 
     def check(self, predicate: _F) -> _F:
@@ -87,19 +87,19 @@ class Composite:
 
 
 class CompositeGroup:
-    """Composites that are described once there is a graph in which they may match.
+    """Composites that are created as soon as a graph comes in which they may match.
 
-    To trace patterns takes longer than to match most of them, and so does importing what they belong to. So a target
-    with many says without which operators none of a group matches.
+    Tracing a pattern, and importing its module, takes longer than matching it in most graphs. So a target with many
+    composites says which operators each group needs.
 
     Args:
-        names: What they are called, in the order in which they are tried.
-        needs: Operators, and instead of which others: every match of each composite holds one out of every set.
+        names: The names of the composites, in the order in which they are tried.
+        needs: Sets of operators; every match of each composite holds an operator of every set.
         describe: Returns the composites.
 
     Attributes:
-        names: What they are called.
-        needs: The operators without which none of them matches.
+        names: The names of the composites.
+        needs: The sets of operators.
     """
 
     def __init__(
@@ -113,10 +113,10 @@ class CompositeGroup:
 
     @property
     def composites(self) -> Sequence[Composite]:
-        """The composites; they are described when somebody first asks.
+        """The composites; they are created at the first access.
 
         Raises:
-            PatternError: If their names are others, or one can match without the operators.
+            PatternError: If they have other names, or one can match without the operators.
         """
         if not self._described:
             with self._lock:
@@ -151,9 +151,9 @@ class Chosen:
     """Hold an accepted match.
 
     Attributes:
-        composite: What was matched.
-        match: Where.
-        owned: The nodes that belong to it alone; the others are copied for it.
+        composite: The composite.
+        match: The match.
+        owned: The nodes that belong to this match alone; the others are copied for it.
     """
 
     composite: Composite
@@ -162,11 +162,11 @@ class Chosen:
 
 
 class Selection:
-    """Choose matches on one graph that can all be made composites; the graph does not change meanwhile.
+    """Choose matches in one graph that are compatible with each other; the graph does not change meanwhile.
 
     Args:
         graph: The graph.
-        barred: Nodes that no match may have, and why.
+        barred: Nodes that no match may have, with the reasons.
     """
 
     def __init__(self, graph: Graph, barred: Mapping[Node, str] = MappingProxyType({})) -> None:
@@ -186,20 +186,20 @@ class Selection:
         """Add every acceptable match of ``composite``, roots from the outputs back; return the failed attempts.
 
         Args:
-            composite: What to look for.
-            explained: True of the nodes of an operator where nobody will ask why ``composite`` does not stand there.
-                Such a root is not even tried where an operator that every match holds is out of reach, or operators and
-                constants rule a match out, which saves most attempts.
+            composite: The composite.
+            explained: True for a root whose failed attempts need no explanation, because another remark will explain
+                the node. Such a root is skipped if an operator that every match holds is out of reach, or if operators
+                and constants rule a match out, which saves most attempts.
         """
         failed: list[tuple[Node, Remark]] = []
         heads = composite.pattern.heads
         found = {head: nodes for head in heads or self._by_head if (nodes := self._by_head.get(head))}
         if not found:
             return failed
-        hopeful = self._hopeful(composite)
+        near = self._near_landmark(composite)
         for head, nodes in found.items():
             if explained(nodes[0]):
-                found[head] = [node for node in nodes if node in hopeful]
+                found[head] = [node for node in nodes if node in near]
         roots = [
             node for node in self._backwards([*found.values()])
             if node not in self.taken and node not in self.barred and _may_take(node, composite)
@@ -211,7 +211,7 @@ class Selection:
         for root in roots:
             if root in self.taken:
                 continue
-            may_match = root in hopeful and may_start(composite.pattern, root, feasible)
+            may_match = root in near and may_start(composite.pattern, root, feasible)
             if not may_match and explained(root):
                 continue
             answer = find(composite.pattern, root, self.graph, accept, feasible)
@@ -222,13 +222,13 @@ class Selection:
         return failed
 
     def _backwards(self, runs: Sequence[list[Node]]) -> list[Node]:
-        """Return the nodes of runs that stand consumers first in one such order."""
+        """Merge lists of nodes, each with consumers first, into one list in that order."""
         if len(runs) == 1:
             return runs[0]
         return sorted(itertools.chain.from_iterable(runs), key=self._place.__getitem__, reverse=True)
 
-    def _hopeful(self, composite: Composite) -> Container[Node]:
-        """Return the nodes within reach of the rarest operator that every match holds."""
+    def _near_landmark(self, composite: Composite) -> Container[Node]:
+        """Return the nodes that can be the root of a match, given the rarest operator that every match holds."""
         marked = [
             (sum(len(self._by_head.get(head, ())) for head in mark.heads), mark) for mark in composite.pattern.landmarks
         ]
@@ -239,7 +239,7 @@ class Selection:
         return _within_reach(starts, rarest.depth)
 
     def take(self, composite: Composite, match: Match) -> None:
-        """Accept a match that goes with those chosen before."""
+        """Accept a match that is compatible with those chosen before."""
         copies = copies_needed(match, self.graph)
         assert not isinstance(copies, Remark)
         chosen = Chosen(composite, match, frozenset(n for n in match.matched if n not in copies))
@@ -262,7 +262,7 @@ class Selection:
         return None
 
     def _is_copied(self, node: Node, match: Match) -> bool:
-        """Tell whether the match would have a copy of a node, and leave the node where it is."""
+        """Tell whether the match would get a copy of a node, and leave the node itself in place."""
         copies = copies_needed(match, self.graph) if is_duplicable(node) else set()
         return not isinstance(copies, Remark) and node in copies
 
@@ -301,7 +301,7 @@ class Selection:
 
 
 class _Spans:
-    """Disjoint ranges of places that matches with several roots bridge: a path can go back inside one of them."""
+    """Disjoint ranges of positions that matches with several roots cover; inside a range, a path may lead back."""
 
     def __init__(self) -> None:
         self._ranges: list[tuple[int, int]] = []
@@ -325,7 +325,7 @@ class _Spans:
 
 
 def _within_reach(starts: Iterable[Node], depth: int) -> set[Node]:
-    """Return the nodes up to ``depth`` operators above ``starts``, those included; no-ops do not count."""
+    """Return ``starts`` and the nodes up to ``depth`` operators above them; no-ops do not count."""
     level = dict.fromkeys(starts, 0)
     queue = deque(level)
     while queue:
@@ -341,20 +341,20 @@ def _within_reach(starts: Iterable[Node], depth: int) -> set[Node]:
 
 
 def _may_take(node: Node, composite: Composite) -> bool:
-    """Tell whether the node is nobody's, or a composite of the same target, which a larger one may hold."""
+    """Tell whether the node is unclaimed, or a composite of the same target, which a larger one may contain."""
     if node.target is None:
         return not node.is_region
     return node.target == composite.target and node.is_composite
 
 
 def explain(composite: Composite, node: Node, graph: Graph, owners: Mapping[Node, str]) -> Remark | None:
-    """Return why ``composite`` does not stand at ``node``; None if it could.
+    """Return why ``composite`` does not match at ``node``; None if it could.
 
     Args:
         composite: The composite.
         node: The root.
-        graph: The graph as operators.
-        owners: By node, the target that runs it by itself, or the composite that it is part of.
+        graph: The graph, with composites and regions taken apart.
+        owners: By node, the target that runs it as a single node, or the composite that it is part of.
     """
 
     def is_free(match: Match) -> Remark | None:
@@ -373,13 +373,13 @@ def explain(composite: Composite, node: Node, graph: Graph, owners: Mapping[Node
 
 
 def copies_needed(match: Match, graph: Graph) -> set[Node] | Remark:
-    """Return the members that the match needs copies of, because their values are used outside too.
+    """Return the members that the match must copy, because their values are used outside as well.
 
-    A cheap, pure producer is copied, so that each match owns one. What a copied node reads from other members is then
-    used outside as well, by the original.
+    A cheap, pure producer is copied, so that each match owns one. The original stays outside, and so does its use of
+    other members, which may then need copies, too.
 
     Returns:
-        The nodes to copy, or a remark when a value escapes whose producer cannot be copied.
+        The nodes to copy, or a remark if a value escapes whose producer cannot be copied.
     """
     members = set(match.matched)
     roots = {v.producer for v in match.outputs}
@@ -411,19 +411,19 @@ def _escape_text(node: Node, members: set[Node], graph: Graph) -> str:
     return f"the result of {node.label} is also used by {user.label if user else 'another node'}"
 
 
-# One node of each match --------------------------------------------------------------------------------------------
+# Outlining matches -------------------------------------------------------------------------------------------------
 
 
 def partition(
     graph: Graph, pattern: Pattern, name: str = "", *, target: str = "", checks: Sequence[Check] = ()
 ) -> list[Node]:
-    """Make a composite node of every match of ``pattern`` in ``graph`` and its open bodies.
+    """Turn every match of ``pattern`` in ``graph`` and its open bodies into a composite node.
 
     Args:
-        graph: Changed in place.
-        pattern: What to find.
+        graph: The graph, changed in place.
+        pattern: The pattern.
         name: Operator name of the composites, by default the pattern's.
-        target: Target of the composites; it stands before the name.
+        target: Target of the composites, and the prefix of their name.
         checks: Further predicates over a match.
 
     Returns:
@@ -439,7 +439,7 @@ def partition(
 
 
 def outline_all(selection: Selection) -> list[Node]:
-    """Make one composite node of each chosen match, in the order of their choice."""
+    """Turn each chosen match into a composite node, in the order in which they were chosen."""
     nodes = (_outline(chosen, selection) for chosen in selection.chosen)
     return [node for node in nodes if node is not None]
 
@@ -463,12 +463,12 @@ def _outlined(graph: Graph, members: Iterable[Node], composite: Composite, param
 
 
 def outline_whole(graph: Graph, table: Iterable[Composite]) -> Node | None:
-    """Make one node of all of a graph with one result: the first composite of ``table`` with such a match.
+    """Turn a whole graph with one result into one composite: the first of ``table`` that matches all of it.
 
-    For a graph that is taken this is what choosing matches in it leads to, in a fraction of the time.
+    If there is one, the result is that of choosing matches in the graph, in a fraction of the time.
 
     Returns:
-        The composite node; None, and the graph is as it was, if there is no such match.
+        The composite node; None if there is no such match, and then the graph is unchanged.
     """
     root = graph.outputs[0].producer
     heads = {(node.domain, node.op) for node in graph.nodes}
@@ -484,7 +484,7 @@ def outline_whole(graph: Graph, table: Iterable[Composite]) -> Node | None:
 
 
 def _own_copies(chosen: Chosen, selection: Selection) -> list[Node]:
-    """Return the members, with a copy in place of each shared one; the last match to share a node keeps it."""
+    """Return the members, with a copy in place of each shared node; the last match that shares a node keeps it."""
     graph, match = selection.graph, chosen.match
     needed = copies_needed(match, graph)
     assert isinstance(needed, set), "the graph around a chosen match has changed"

@@ -1,10 +1,9 @@
 """Rules that rewrite graphs, the engine that applies them until none applies any more, and open graphs.
 
-A rule says at which operators it may start and changes the graph around one node: a :class:`RewriteRule` puts a
-replacement, written with a :class:`GraphBuilder`, in the place of a match, a :class:`FunctionRule` does as it likes.
-The engine seeds every node, and after a change tries the node's neighbourhood and everything new again, so that the
-work is in proportion to the number of changes and not to passes over the graph. Nodes that nobody reads any more are
-erased on the way.
+A rule names the operators at which it may start, and changes the graph around one node. A :class:`RewriteRule` puts a
+replacement, written with a :class:`GraphBuilder`, in the place of a match; a :class:`FunctionRule` is free in what it
+does. The engine starts with every node. After a change it tries the neighbourhood and all new nodes again, so that the
+work is proportional to the number of changes, not to that of passes over the graph. Dead nodes are erased on the way.
 
 >>> from tinycomp.rewrite import Engine, FunctionRule
 >>> def drop_identity(graph, node):
@@ -31,11 +30,11 @@ from tinycomp.rewrite.matcher import Check, Feasibility, Match, Pattern, Search,
 from tinycomp.rewrite.pattern import OWN_OPS, Head
 
 _WINDOW = 64
-"""How many of the latest changes are looked at where rules do not come to an end."""
+"""How many of the latest changes the error names if rules do not terminate."""
 
 
 class Rule(Protocol):
-    """Describe what the engine runs.
+    """Describe a rule for the engine.
 
     Attributes:
         name: Name for messages.
@@ -101,10 +100,10 @@ class GraphBuilder:
     """Insert nodes in the place of others; types are inferred at once.
 
     Args:
-        graph: Where to insert.
-        at: The node whose place in the order the new ones take.
+        graph: The graph.
+        at: The node whose position the new ones take over.
         sources: Source names of the new nodes.
-        domain: Operator domain of what attribute access inserts.
+        domain: Domain of the operators.
     """
 
     def __init__(self, graph: Graph, at: Node, sources: tuple[str, ...], domain: str = "") -> None:
@@ -465,7 +464,7 @@ class _Worklist:
         return before + [user for value in node.outputs for user in value.users]
 
     def changed(self, node: Node, around: list[Node]) -> None:
-        """Queue what the change touched: the old neighbours, the node, and all new nodes that are linked to them."""
+        """Queue the nodes around a change: the old neighbours, the node, and all new nodes that are linked to them."""
         outputs = [v.producer for v in self.graph.outputs if v.producer is not None and v.producer not in self._known]
         stack = [*around, node, *outputs]
         seen = set()
@@ -501,7 +500,7 @@ def _endless(history: Iterable[str], node: Node, limit: int) -> PatternError:
 
 
 def erase_dead(graph: Graph, node: Node) -> list[Node]:
-    """Erase a node that nobody reads, then the producers and constants that this leaves unread.
+    """Erase a node without readers, then the producers and constants that this leaves without readers.
 
     Returns:
         The producers that have lost a reader, and perhaps been erased for it.
@@ -518,7 +517,7 @@ def erase_dead(graph: Graph, node: Node) -> list[Node]:
 
 
 def _erase(graph: Graph, node: Node) -> list[Node]:
-    """Erase a dead node and the constants that nobody else reads; return the producers of its other operands."""
+    """Erase a dead node and the constants that only it reads; return the producers of its other operands."""
     operands = dict.fromkeys(v for v in node.inputs if v is not None)
     graph.erase(node)
     for value in operands:

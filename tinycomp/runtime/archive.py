@@ -49,12 +49,14 @@ class Archive:
         texts: Further texts by member name.
         arrays: Arrays by key.
         record: The record for programs without Python, if the module has one; see :mod:`.native.record`.
+        fingerprint: Of a file that was read, what :func:`fingerprint` says of it.
     """
 
     manifest: dict[str, Any] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
     arrays: dict[str, Array] = field(default_factory=dict)
     record: Recorder | None = None
+    fingerprint: str = ""
 
     def store(self, array: Array) -> str:
         """Add an array and return its key; equal arrays share one."""
@@ -76,7 +78,7 @@ class Archive:
 
     def to_bytes(self) -> bytes:
         """Return the file's contents."""
-        import safetensors.numpy  # not before: few programs save
+        import safetensors.numpy  # imported here: few programs save
 
         described = {k: {"dtype": _dtype_text(a), "shape": list(a.shape)} for k, a in self.arrays.items()}
         members = {name: text.encode() for name, text in self.texts.items()}
@@ -102,7 +104,7 @@ class Archive:
         stream: Any = mapping_of(contents) or io.BytesIO(contents.tobytes())
         try:
             with zipfile.ZipFile(stream) as file:
-                members = _members(file, contents)
+                members, digest = _members(file, contents), _fingerprint(file, contents.size)
             manifest = json.loads(members.pop(_MANIFEST).tobytes())
             version = manifest["format"]
         except (zipfile.BadZipFile, LookupError, ValueError, TypeError, EOFError, RuntimeError, OSError) as error:
@@ -128,7 +130,8 @@ class Archive:
         with damaged("the contents are", where):
             arrays = _read_arrays(members.pop(_ARRAYS), manifest["arrays"])
             members.pop(MEMBER, None)  # for programs without Python, which check it themselves
-            return cls(manifest, {name: text.tobytes().decode() for name, text in members.items()}, arrays)
+            texts = {name: text.tobytes().decode() for name, text in members.items()}
+            return cls(manifest, texts, arrays, fingerprint=digest)
 
 
 @contextlib.contextmanager
@@ -155,6 +158,25 @@ def read_archive(source: str | PathLike[str] | bytes) -> Archive:
     if isinstance(source, bytes):
         return Archive.from_bytes(source)
     return Archive.from_bytes(map_path(source), str(source))
+
+
+def fingerprint(data: bytes) -> str:
+    """Return a hash of the names, places, sizes and checksums of the members of an archive, without reading these.
+
+    Raises:
+        ArtifactError: If it is no archive.
+    """
+    with damaged("the archive is"):
+        try:
+            with zipfile.ZipFile(io.BytesIO(data)) as file:
+                return _fingerprint(file, len(data))
+        except (zipfile.BadZipFile, EOFError, RuntimeError, OSError) as error:
+            raise ValueError(error) from error
+
+
+def _fingerprint(file: zipfile.ZipFile, size: int) -> str:
+    members = [(each.filename, each.header_offset, each.file_size, each.CRC) for each in file.infolist()]
+    return hashlib.sha256(f"{size} {members}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def map_path(path: str | PathLike[str]) -> NDArray[np.uint8]:

@@ -1,6 +1,6 @@
-"""Saved modules: what is inside the archive, and loading those that need no compiler.
+"""Saved modules: the contents of the archive, and the loading of those that need no compiler.
 
-A module whose steps are all native regions is rebuilt from its programs alone, without onnx or the IR.
+A module whose steps are all native regions is rebuilt from its programs, without onnx or the IR.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from tinycomp.runtime import blob
     from tinycomp.runtime.csource import source as c_source
     from tinycomp.runtime.diagram import Diagram
-else:  # modules that are native through and through have none of these
+else:  # modules whose steps are all native have none of these
     blob, c_source = LazyModule("tinycomp.runtime.blob"), LazyModule("tinycomp.runtime.csource.source")
 
 _TEXTS, _SLOTS = ("label", "op", "tier"), ("reads", "writes", "frees")
-"""The fields of a step, beside its sources and its program."""
+"""The fields of a step, without its sources and its program."""
 _BLOB = ("target", "version", "options")
-"""The fields of a blob, beside its data and its arrays."""
+"""The fields of a blob, without its data and its arrays."""
 
 
 def native_plan_to_dict(plan: Plan, archive: Archive) -> dict[str, Any] | None:
-    """Return a plan as JSON-able data, its arrays stored in ``archive``; None if it has steps that are not native."""
+    """Return a plan as data for JSON, its arrays stored in ``archive``; None if it has steps that are not native."""
     steps = []
     for step in plan.steps:
         if not isinstance(step.run, NativeRegion):
@@ -112,7 +112,7 @@ def program_from_dict(data: Mapping[str, Any], archive: Archive) -> Program:
 
 
 def generated_to_dict(generated: Program | c_source.CSource | blob.Blob, archive: Archive) -> dict[str, Any]:
-    """Return what a region became as JSON-able data, its constants stored in ``archive``."""
+    """Return a compiled region as data for JSON, with its constants stored in ``archive``."""
     if isinstance(generated, Program):
         return {"program": program_to_dict(generated, archive)}
     if isinstance(generated, blob.Blob):
@@ -124,7 +124,7 @@ def generated_to_dict(generated: Program | c_source.CSource | blob.Blob, archive
 
 
 def generated_from_dict(data: Mapping[str, Any], archive: Archive) -> Program | c_source.CSource | blob.Blob:
-    """Return what :func:`generated_to_dict` described."""
+    """Rebuild a compiled region from the result of :func:`generated_to_dict`."""
     if "program" in data:
         return program_from_dict(data["program"], archive)
     if "blob" in data:
@@ -175,7 +175,7 @@ def pool_for(archive: Archive, threads: int | None) -> Pool:
 def module_parts(
     archive: Archive, data: NDArray[np.uint8], plan: Plan, threads: int, graph: Callable[[str], Any], diagram: Describe
 ) -> ModuleParts:
-    """Return what every loaded module is made of, around its plan.
+    """Return the parts of a loaded module, given its plan.
 
     Raises:
         ArtifactError: If the description is damaged.

@@ -18,7 +18,7 @@ from tinycomp.runtime.spec import TensorSpec, check_results, misfit
 
 
 def direct_program(plan: Plan) -> NativeProgram | None:
-    """Return the program behind a plan that is one native region, which takes and gives the same in any order."""
+    """Return the program of a plan that is just one native region, with the same inputs and outputs in any order."""
     if len(plan.steps) != 1:
         return None
     step = plan.steps[0]
@@ -115,7 +115,7 @@ def direct_start(plan: Plan, outputs: Sequence[TensorSpec]) -> Direct | None:
 
 
 def _direct_to_objects(plan: Plan, native: NativeProgram, outputs: Sequence[TensorSpec]) -> Direct | None:
-    """Return the short way through a plan whose steps make Python objects of what the first one computes, if it is so.
+    """Return a direct call for a plan whose later steps only turn results of the first one into Python objects.
 
     Nothing is left of a run to look at: every result is made in it, and of a size that is the model's.
     """

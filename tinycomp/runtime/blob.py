@@ -1,4 +1,4 @@
-"""Blobs: what a code generator made for a device, as bytes that can be saved, kept, and loaded without it."""
+"""Blobs: code for a device as bytes, which can be cached, saved, and loaded without the code generator."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ class Blob:
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, (bytes, bytearray, memoryview)):
-            raise TargetError("the data are no bytes", where="Blob", found=type(self.data).__name__)
+            raise TargetError("the data are not bytes", where="Blob", found=type(self.data).__name__)
         object.__setattr__(self, "data", bytes(self.data))
         if not isinstance(self.version, str):
-            raise TargetError("the version is no text", where="Blob", found=repr(self.version))
+            raise TargetError("the version is not a text", where="Blob", found=repr(self.version))
         if self.load is not None and not callable(self.load):
             raise TargetError("load cannot be called", where="Blob", found=repr(self.load))
         if not isinstance(self.arrays, Mapping) or not all(map(_is_named_array, self.arrays.items())):
@@ -71,7 +71,7 @@ class Blob:
         return len(self.data) + sum(array.nbytes for array in self.arrays.values())
 
     def to_text(self) -> str:
-        """Return what can be said of the blob, as :meth:`Program.to_text` returns kernel calls."""
+        """Return a short description of the blob, the counterpart of :meth:`Program.to_text`."""
         version = f" of version {self.version}" if self.version else ""
         lines = [f"blob for {self.target}{version}, {len(self.data)} bytes"]
         lines += [f"  {name}: {array.dtype.name}{list(array.shape)}" for name, array in self.arrays.items()]

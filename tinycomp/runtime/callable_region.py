@@ -1,4 +1,4 @@
-"""Regions that a callable of their target computes: what it is handed, and what it owes.
+"""Regions that a callable of their target computes: its arguments, and the checks of its results.
 
 A callable gets one operand per input of the region, in order. Arrays among them cannot be written: they are the
 caller's, or those that other nodes will read. It returns its results in order, as a tuple or list, or the array itself
@@ -27,7 +27,7 @@ _CONTRACT = "The code generator's callable returns numpy arrays, one for each re
 
 
 class CallableRegion:
-    """Run what a code generator returned as a step.
+    """Run the callable of a code generator as a step.
 
     Args:
         call: Takes the operands one by one.

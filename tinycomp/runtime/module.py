@@ -48,6 +48,7 @@ class ModuleParts:
         memory_limit: Bytes that the values of a run may take; None for the memory that the machine has available.
         bounds: The least and the most that sizes may be, by symbol.
         diagram: Makes the data of a picture from the partitioned graph, the plan and sizes by symbol.
+        cache_file: The file in the cache of compiled modules that the module was loaded from, if it was.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -61,6 +62,7 @@ class ModuleParts:
     memory_limit: int | None = None
     bounds: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     diagram: Callable[[Any, Plan, Mapping[str, int]], Diagram] | None = None
+    cache_file: Path | None = None
 
 
 class Module:
@@ -137,6 +139,11 @@ class Module:
         from tinycomp.runtime.blob import BlobRegion  # imported here, because few modules have blobs
 
         return {step.op: step.run.blob for step in self._parts.plan.steps if isinstance(step.run, BlobRegion)}
+
+    @property
+    def cache_file(self) -> Path | None:
+        """Return the file that ``compile(cache=…)`` has found and loaded; None for a module that was compiled."""
+        return self._parts.cache_file
 
     @property
     def threads(self) -> int:
@@ -226,7 +233,7 @@ class Module:
         specs = self._parts.inputs
         arrays = order_feeds(specs, *_as_arguments(inputs), self._parts.defaults)
         if self._parts.plan.on_devices:
-            from tinycomp.runtime.device.binding import bind_devices  # likewise
+            from tinycomp.runtime.device.binding import bind_devices  # imported here: few modules have devices
 
             return bind_devices(self._parts.plan, arrays, _in_order(self._names, outputs), self._check_sizes)
         for spec, value in zip(specs, arrays, strict=True):
@@ -260,7 +267,7 @@ class Module:
 
     @in_flight.setter
     def in_flight(self, limit: int) -> None:
-        from tinycomp.runtime.requests import Requests  # not before: asyncio takes long to import
+        from tinycomp.runtime.requests import Requests  # imported here: asyncio takes long to import
 
         old, self._requests = self._requests, Requests(limit)
         self._in_flight = limit
@@ -293,7 +300,7 @@ class Module:
         """
         with self._lock:
             if self._requests is None or self._requests.process != os.getpid():  # threads do not survive a fork
-                from tinycomp.runtime.requests import Requests  # not before: see in_flight
+                from tinycomp.runtime.requests import Requests  # imported here: see in_flight
 
                 self._requests = Requests(self.in_flight)
             requests = self._requests
@@ -339,7 +346,7 @@ class Module:
             FeedError: If the inputs do not fit.
             OptionError: If ``runs`` is not a number from 1 on.
         """
-        from tinycomp.runtime.profile import profile_plan  # not before: it draws tables
+        from tinycomp.runtime.profile import profile_plan  # imported here: few modules are profiled
 
         args, named = _as_arguments(feeds)
         arrays = self._check(args, named)
@@ -355,7 +362,7 @@ class Module:
         Raises:
             WriteError: If there is no space or permission.
         """
-        from tinycomp.runtime.files import write_file  # not before: most programs write nothing
+        from tinycomp.runtime.files import write_file  # imported here: most programs write nothing
 
         write_file(Path(path), self.to_bytes())
 
@@ -374,7 +381,7 @@ class Module:
         arrays, plan = self._check(args, named), self._parts.plan
         run: Callable[[Sequence[Any]], list[Any]] = plan.run
         if buffers:
-            from tinycomp.runtime.device.binding import run_into  # not before: see run
+            from tinycomp.runtime.device.binding import run_into  # imported here: few modules have devices
 
             run = functools.partial(run_into, plan, outputs=buffers)
         if timeout is None and self._parts.memory_limit is None:
@@ -391,7 +398,7 @@ class Module:
             results = self._run((), feeds, timeout)
             self._targets(outputs)
             return copied_into(self._parts.outputs, results, outputs)
-        from tinycomp.runtime.device.binding import buffers_in  # not before: few modules have devices
+        from tinycomp.runtime.device.binding import buffers_in  # imported here: few modules have devices
 
         buffers = buffers_in(self._parts.outputs, self._targets(outputs))
         results = self._run((), feeds, timeout, buffers)
@@ -413,7 +420,9 @@ class Module:
         if named or len(args) != len(specs):
             args = order_feeds(specs, args, named, self._parts.defaults)
         if self._parts.plan.on_devices:
-            from tinycomp.runtime.device.binding import check_device_feed as check  # not before: see bind
+            from tinycomp.runtime.device.binding import (
+                check_device_feed as check,
+            )  # imported here: few modules have devices
         else:
             check = check_feed
         arrays = [check(spec, value) for spec, value in zip(specs, args, strict=True)]
@@ -446,6 +455,11 @@ class Module:
         inputs = ", ".join(map(str, self.inputs))
         outputs = ", ".join(map(str, self.outputs))
         return f"<Module ({inputs}) -> ({outputs})>"
+
+
+def with_parts(module: Module, **parts: Any) -> Module:
+    """Return a module that is made of the same as another one, which has not run yet, but for some parts."""
+    return Module(dataclasses.replace(module._parts, **parts))
 
 
 def _as_arguments(feeds: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:

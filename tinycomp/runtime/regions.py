@@ -1,4 +1,4 @@
-"""Regions as steps of a plan: a native program, where its constants lie, and regions built per shape of operands."""
+"""Regions as steps of a plan: native programs, and regions that are built for each set of operand shapes."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class BoundedCache(Generic[K, V]):
     def get(self, key: K, make: Callable[[], V]) -> V:
         """Return the value for ``key``, made on first use.
 
-        Two threads never make the same value; while one is made, other keys are served. A forked child makes anew what
-        was being made.
+        Two threads never make the same value, and other keys are served while one is being made. A forked child makes
+        a value again that its parent was just making.
         """
         with self._lock:
             if key in self._values:
@@ -68,7 +68,7 @@ class BoundedCache(Generic[K, V]):
             return value
 
     def items(self) -> list[tuple[K, V]]:
-        """Return what is cached, used longest ago first."""
+        """Return the cached entries, the least recently used first."""
         with self._lock:
             return list(self._values.items())
 
@@ -77,18 +77,18 @@ class BoundedCache(Generic[K, V]):
 
 
 _FEW = 1 << 20
-"""Bytes of texts up to which they take the short way, which asks no budget."""
+"""Most bytes of texts for the direct call, which does not check the memory budget."""
 SPECIALISATIONS = 16
-"""For how many sets of operand shapes a region that is built per set is kept."""
+"""For how many sets of operand shapes a region is kept that is built for each set."""
 
 
 def settled(program: Program, constants: Constants) -> Program:
-    """Return a program whose constants lie where they should, see :mod:`tinycomp.memory.constants`."""
+    """Return a program with its constants in memory or in files, as :mod:`tinycomp.memory.constants` decides."""
     return dataclasses.replace(program, constants=constants.settle(program.constants, read_while_running(program)))
 
 
 def read_while_running(program: Program) -> frozenset[int]:
-    """Return the constants of a program that kernels read in every run: those that are not packed once and for all."""
+    """Return the constants of a program that kernels read in every run, because they are not packed beforehand."""
     found: set[int] = set()
     for call in [call for each in program.walk() for call in each.instructions]:
         if call.control is not None:
@@ -105,10 +105,10 @@ class NativeRegion:
     """Run a program as a step: allocate its results and make one C call.
 
     Args:
-        program: What to run.
-        pool: Threads to share the work with.
-        weights: Packed weights to share with other regions.
-        beside: Bytes that a run needs beside the memory of this program, for the budget in force.
+        program: The program.
+        pool: Threads that share the work.
+        weights: Packed weights, shared with other regions.
+        beside: Bytes that a run needs in addition to the memory of this program, for the memory budget.
     """
 
     def __init__(self, program: Program, pool: Pool, weights: Weights | None = None, beside: int = 0) -> None:
@@ -118,11 +118,11 @@ class NativeRegion:
 
     @functools.cached_property
     def direct(self) -> Direct | None:
-        """Return the short way to run the program, if there is one."""
+        """Return a direct call of the program that bypasses most of Python, if there is one."""
         return make_direct(self.native, range(len(self.program.inputs)), range(len(self.program.outputs)))
 
     def __call__(self, operands: Sequence[Array]) -> list[Array]:
-        """Return fresh arrays with the results; operands that are not contiguous are copied."""
+        """Return the results in new arrays; operands that are not contiguous are copied."""
         inputs = operands
         if self._border is not None:
             encoded = self._border.encode([_ready(x) for x in operands])
@@ -134,11 +134,11 @@ class NativeRegion:
         return results if self._border is None else self._border.decode(inputs, results)
 
     def short(self, operands: Sequence[Any], given: Sequence[Any] | None = None) -> list[Array] | None:
-        """Return the results of a program that takes few texts, or None for operands that need a longer way.
+        """Return the results of a program with few texts by a direct call, or None if that is not possible.
 
         Args:
-            operands: Of any kind.
-            given: Where results are wanted, if anywhere.
+            operands: The operands, which may be of any type.
+            given: Arrays for the results, if the caller has any.
         """
         border, texts = self._border, self.program.texts
         if border is None or texts is None or self.direct is None or given is not None:
@@ -171,7 +171,7 @@ def arenas(plan: Plan, path: tuple[int, ...] = ()) -> dict[tuple[int, ...], Aren
 
 
 def _arena(program: Program) -> ArenaRow:
-    from tinycomp.runtime.rows import ArenaRow, BufferRow, CallRow  # not before: few reports are read
+    from tinycomp.runtime.rows import ArenaRow, BufferRow, CallRow  # imported here: few reports are read
 
     calls = [CallRow(call.kernel, call.source) for call in program.instructions] if program.blocks else []
     buffers = [BufferRow(block.offset, block.nbytes, block.first, block.last) for block in program.blocks]
@@ -179,7 +179,7 @@ def _arena(program: Program) -> ArenaRow:
 
 
 class PerShape:
-    """Run a region whose shapes only run time shows: built for each set of operand shapes, with a bounded cache.
+    """Run a region whose shapes are known only at run time: it is built for each set, and a bounded cache keeps some.
 
     Args:
         build: Makes the step for given operand shapes.
@@ -203,15 +203,15 @@ class PerShape:
 
 
 class Bucketed:
-    """Run a region that computes row by row on numbers of rows from a list, and on no others.
+    """Run a region that computes row by row only on certain numbers of rows.
 
-    Missing rows repeat the last one, and what comes of them is cut off. More rows than the largest number are run in
-    parts.
+    Missing rows are padded by repeating the last one, and their results are cut off. More rows than the largest number
+    run in parts.
 
     Args:
         run: The region for any number of rows.
-        buckets: Numbers of rows, the smallest first.
-        batched: Which operands have rows.
+        buckets: The numbers of rows, the smallest first.
+        batched: For each operand, whether it has rows.
         devices: The devices that the parts may run on, if there are any.
     """
 

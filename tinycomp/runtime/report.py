@@ -224,7 +224,7 @@ class Report:
         Raises:
             WriteError: If there is no space or permission.
         """
-        from tinycomp.runtime.files import write_file  # not before: few reports become pages
+        from tinycomp.runtime.files import write_file  # imported here: few reports become pages
         from tinycomp.runtime.picture.page import page
 
         views = [report.view() for report in (self, against) if report is not None]

@@ -1,4 +1,4 @@
-"""What a module takes and gives: names, dtypes, shapes; and the check of what a caller hands in."""
+"""The interface of a module: names, dtypes and shapes, and checks of the arguments of callers."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class TensorSpec:
 
     @functools.cached_property
     def element(self) -> TensorSpec | None:
-        """Return what a sequence or an optional holds, under the same name; None for values of other kinds."""
+        """Return the spec of the elements of a sequence or an optional, under the same name; None for other values."""
         match = _HOLDER.fullmatch(self.dtype)
         if match is None:
             return None
@@ -145,7 +145,7 @@ def check_feed(spec: TensorSpec, value: Any) -> Any:
 
 
 def _check_holder(spec: TensorSpec, value: Any) -> Any:
-    """Return a sequence as a list, or what an optional holds, whose elements fit; check that a map is one."""
+    """Return a sequence as a list, or the value of an optional, after checking it; check that a map is one."""
     element = spec.element
     found = type(value).__name__
     if element is None:
@@ -180,7 +180,7 @@ def check_results(specs: Sequence[TensorSpec], results: Sequence[Any]) -> None:
 
 
 def departure(spec: TensorSpec, result: Any) -> tuple[TensorSpec, str] | None:
-    """Return what of a result is not as ``spec`` says, and what it is instead; None if all is."""
+    """Return the expected and the found property of a result that differs from ``spec``; None if none does."""
     element = spec.element
     if element is not None:
         several = isinstance(result, list)

@@ -65,7 +65,7 @@ def check_module(
     defaults: Mapping[str, Any],
     bounds: Mapping[str, tuple[int, int | None]],
 ) -> None:
-    """Check what a module says of itself.
+    """Check the description that a saved module has of itself.
 
     Args:
         inputs: What it takes.
@@ -85,7 +85,7 @@ def check_module(
 
 
 def check_devices(devices: object, faults: object) -> None:
-    """Check which devices a saved module uses, and what is done about their faults.
+    """Check the devices and the fault policies of a saved module.
 
     Args:
         devices: Indices by target.
@@ -235,14 +235,14 @@ def _check_flow(inputs: Slots, outputs: Slots, constants: Mapping[int, object], 
     def write(where: str, slots: Slots) -> None:
         for slot in slots:
             if slot in alive:
-                _refuse("a slot is written that holds a value", where, found=f"slot {slot}")
+                _refuse("a slot is written while it holds a value", where, found=f"slot {slot}")
             if slot != DISCARD:
                 alive.add(slot)
 
     def read(where: str, slots: Slots) -> None:
         for slot in slots:
             if slot not in alive:
-                _refuse("a slot is read that holds no value", where, found=f"slot {slot}")
+                _refuse("a slot is read while it holds no value", where, found=f"slot {slot}")
 
     write("the inputs", inputs)
     for label, _, reads, writes, frees in steps:
@@ -251,7 +251,7 @@ def _check_flow(inputs: Slots, outputs: Slots, constants: Mapping[int, object], 
         write(where, writes)
         for slot in frees:
             if slot not in alive:
-                _refuse("a slot is freed that holds no value", where, found=f"slot {slot}")
+                _refuse("a slot is freed while it holds no value", where, found=f"slot {slot}")
             alive.remove(slot)
     read("the outputs", outputs)
 
@@ -280,7 +280,7 @@ def _check_types(
 
 
 def _check_fit(where: str, expected: _Type, found: _Type, whole: bool = False) -> None:
-    """Compare what is known of two types while loading; every run holds the other sizes of operands against its arrays.
+    """Compare the known parts of two types while loading; every run checks the other sizes against its arrays.
 
     Args:
         where: For messages.
@@ -344,7 +344,7 @@ def _check_blocks(program: Program) -> None:
             if not 0 <= block.first <= block.last < len(program.instructions):
                 _refuse("a buffer is in use at no time", where, f"{len(program.instructions)} instructions", str(block))
             if block.over is not None and not 0 <= block.over < len(program.blocks):
-                _refuse("there is no such buffer to lie over", where, f"{len(program.blocks)} buffers", str(block))
+                _refuse("there is no such buffer to overlap", where, f"{len(program.blocks)} buffers", str(block))
             bisect.insort(alive, block, key=lambda block: (block.offset, block.nbytes))
         below: Block | None = None
         for high in alive:

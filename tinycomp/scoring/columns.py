@@ -76,7 +76,7 @@ def type_of(spec: TensorSpec, rows: int | str | None) -> pa.DataType:
         rows: The size of the first dimension of the inputs.
 
     Raises:
-        UnsupportedError: If the output has not one entry for every row, or no column can hold those.
+        UnsupportedError: If the output does not have one entry per row, or no column can hold those.
     """
     maps = _MAPS.fullmatch(spec.dtype)
     if maps is not None and {maps["key"], maps["value"]} <= _LEAVES.keys():
@@ -88,7 +88,7 @@ def type_of(spec: TensorSpec, rows: int | str | None) -> pa.DataType:
         )  # fmt: skip
     if not spec.shape or spec.shape[0] not in (rows, None):
         raise UnsupportedError(
-            "the output has not one entry for every row", where=f'output "{spec.name}"',
+            "the output does not have one entry per row", where=f'output "{spec.name}"',
             expected=f"{rows} in front, as in the inputs", found=str(spec),
             hint="Score a model without this output.",
         )  # fmt: skip
@@ -125,7 +125,7 @@ def lengths(column: pa.Array) -> NDArray[Any] | None:
     """Return how long the list in each row is; None where they have one length by their type, or are none."""
     if not _is_list(column.type) or pa.types.is_fixed_size_list(column.type):
         return None
-    import pyarrow.compute as pc  # not before: every worker would wait for it, and most have no use for it
+    import pyarrow.compute as pc  # imported here: it loads slowly, and most workers do not need it
 
     counted: NDArray[Any] = pc.list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False)
     return counted

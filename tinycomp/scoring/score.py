@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tinycomp.driver.compiler import compile as compile_model
+from tinycomp.driver.compile import compile as compile_model
 from tinycomp.driver.load import load
 from tinycomp.driver.models import Model, load_graph
 from tinycomp.driver.tune import Bar
@@ -85,7 +85,7 @@ def score(
         files: Parquet files, and folders of them.
         output: The folder to write to; a new one, or that of the same run before.
         columns: Columns by the inputs that they are for; by default those of the same names.
-        keep: Columns that the results have beside the outputs; by default all that are no inputs.
+        keep: Columns that the results have beside the outputs; by default all that are not inputs.
         batch: Rows of a run, where the model leaves their number open; by default 16 to 1024, in 256 KB.
         workers: Processes, or actors of Ray; by default as many as the processors and ``threads`` allow.
         threads: Threads of a run.

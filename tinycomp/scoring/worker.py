@@ -157,7 +157,7 @@ class Worker:
         ran = self._size if isinstance(self._size, int) else count
         if len(result) != ran:
             raise UnsupportedError(
-                "the output has not one entry for every row", where=f'output "{spec.name}"', expected=f"{ran}",
+                "the output does not have one entry per row", where=f'output "{spec.name}"', expected=f"{ran}",
                 found=f"{len(result)}", hint="Score a model without this output.",
             )  # fmt: skip
         return column_of(spec, self._types[spec.name], result[:count])

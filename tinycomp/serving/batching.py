@@ -227,5 +227,7 @@ class Batcher:
         rows = sum(each.rows for each in members)
         for name, array in results.items():
             if len(members) > 1 and len(array) != rows:
-                raise FeedError("not one entry for every row", where=f'output "{name}"', found=f"{len(array)}")
+                raise FeedError(
+                    "the output does not have one entry per row", where=f'output "{name}"', found=f"{len(array)}"
+                )
         return results

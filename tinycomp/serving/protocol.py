@@ -221,7 +221,7 @@ def _flag(parameters: Mapping[str, Any], name: str, where: str, *, default: bool
 
 
 class _Binary:
-    """The bytes behind the JSON, which inputs take in their order."""
+    """The bytes after the JSON, which inputs take in their order."""
 
     def __init__(self, body: bytes, start: int) -> None:
         self._body, self._next = body, start
@@ -232,7 +232,7 @@ class _Binary:
             found = str(size)[:40] if type(size) is int else _kind(size)
             raise RequestError(
                 "not a number of bytes that are there", where=f"{where}, binary_data_size",
-                expected=f"up to {left} bytes behind the JSON", found=found,
+                expected=f"up to {left} bytes after the JSON", found=found,
             )  # fmt: skip
         taken = memoryview(self._body)[self._next : self._next + size]
         self._next += size
@@ -302,7 +302,7 @@ def _texts(data: memoryview, size: int, where: str) -> NDArray[Any]:
         length = _LENGTH.unpack_from(data, place)[0] if end <= len(data) else len(data)
         if end + length > len(data):
             raise RequestError(
-                "a text ends behind the data", where=f"{where}, element {number}", expected=f"{size} texts"
+                "a text ends after the data", where=f"{where}, element {number}", expected=f"{size} texts"
             )
         found[number] = _text(bytes(data[end : end + length]), f"{where}, element {number}")
         place = end + length

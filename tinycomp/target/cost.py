@@ -1,4 +1,4 @@
-"""What work costs on a target, and what it costs to move values to and from its memory."""
+"""The cost of work on a target, and of moving values to and from its memory."""
 
 from __future__ import annotations
 
@@ -97,10 +97,10 @@ def _told(answer: Callable[[], float], where: str) -> float:
     except Exception as error:
         raise TargetError(
             f"the cost cannot be told: {type(error).__name__}: {error}", where=where,
-            hint="Types may be symbolic or unknown; count what is not known as 1.",
+            hint="Types may be symbolic or unknown; count unknown sizes as 1.",
         ) from error  # fmt: skip
     if not 0 <= seconds < math.inf:
-        raise TargetError("this is no cost", where=where, expected="seconds, zero or more", found=str(seconds))
+        raise TargetError("not a cost", where=where, expected="seconds, zero or more", found=str(seconds))
     return seconds
 
 

@@ -31,6 +31,9 @@ BUILT_IN = MappingProxyType(
 )
 """Where the targets stand that come with tinycomp; like entry points, they are loaded when asked for."""
 
+SELF_CONTAINED = frozenset({"c", "npu_sim"})
+"""Those of them whose code generators start no other programs: what they make is decided by tinycomp's own files."""
+
 
 def names() -> list[str]:
     """Return the names of all targets that can be found, built-in ones first."""
@@ -51,6 +54,13 @@ def find(name: Target | str) -> Target:
     plain, colon, text = name.partition(":")
     target = _find(plain)
     return target.with_options(**read_options(target.options, text, f"target {plain}")) if colon else target
+
+
+def module_of(name: str) -> str:
+    """Return the name of the module that a target of this name comes from; empty if there is none."""
+    value = BUILT_IN.get(name)
+    entry = _installed().get(name) if value is None else EntryPoint(name, value, GROUP)
+    return "" if entry is None else entry.module
 
 
 def _find(name: str) -> Target:
@@ -81,7 +91,7 @@ def _load(entry: EntryPoint) -> Target:
         target = getattr(importlib.import_module(entry.module), entry.attr or "target")
     except (ImportError, AttributeError) as error:
         raise TargetError(
-            f'the target "{entry.name}" does not load: {error}', where=entry.value, hint="Install its package anew."
+            f'the target "{entry.name}" does not load: {error}', where=entry.value, hint="Install its package again."
         ) from error
     if not isinstance(target, Target) and callable(target):
         try:

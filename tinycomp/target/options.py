@@ -1,4 +1,4 @@
-"""Options of targets: what a user may choose about how a target computes, declared by the target itself.
+"""Options of targets: choices of the user about how a target computes, declared by the target itself.
 
 A target names a frozen dataclass; its fields are the options::
 
@@ -18,8 +18,9 @@ Attributes:
 
 Every field has a default; its annotation says which values it takes, its line in the docstring what it does. The class
 may refuse values in ``__post_init__``. The metadata of a field may hold ``help``, instead of the docstring's line;
-``words``, values by what stands for them on the command line; ``form``, what to call the values; and ``saved``, False
-for what saved modules shall not remember (they remember booleans, numbers, strings and None).
+``words``, values by what stands for them on the command line; ``form``, what to call the values; ``saved``, False for
+what saved modules shall not remember (they remember booleans, numbers, strings and None); and ``file``, True where a
+value is the path of a file whose contents count, for the cache of modules.
 
 Users choose with ``compile(model, "npu", options={"npu": {"rows": 8}})``, with ``npu.with_options(rows=8)``, or, also
 on the command line, with the name ``npu:rows=8,mode=exact``. Code generators and checks with a second parameter are
@@ -58,6 +59,7 @@ class Option:
         words: Values by the words that stand for them in a text; empty where values are written as they are.
         form: What to call its values; empty for what the type says.
         saved: Whether saved modules remember it.
+        file: Whether a text is the path of a file whose contents count.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Option:
     words: Mapping[str, Any] = field(default_factory=dict)
     form: str = ""
     saved: bool = True
+    file: bool = False
 
     @property
     def values(self) -> str:

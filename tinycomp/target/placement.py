@@ -71,7 +71,7 @@ class Placement:
                 )  # fmt: skip
             if target not in known:
                 raise OptionError(
-                    f'"{target}" is no target of this compilation', where=f"place, {Place(which, target)}",
+                    f'"{target}" is not a target of this compilation', where=f"place, {Place(which, target)}",
                     expected=f"one of {', '.join(known)}", hint=did_you_mean(str(target), known),
                 )  # fmt: skip
         return cls(tuple(Place(which, target) for which, target in place.items()))

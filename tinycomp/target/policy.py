@@ -1,6 +1,6 @@
-"""Which offloads are worth it: the one place where sizes, counts, costs and exclusions are weighed.
+"""Policies: which regions are worth offloading, by sizes, counts, costs and exclusions.
 
-A policy never takes a region apart: it keeps a region whole or hands the whole region back to the host, with a reason.
+A policy never takes a region apart: it accepts the whole region, or gives all of it back with a reason.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _N = TypeVar("_N", int, float)
 
 @dataclass(frozen=True, slots=True)
 class TransferCost:
-    """What it costs to reach the target, and what is won there.
+    """The cost of reaching the target, and the gain there.
 
     Attributes:
         bandwidth: Bytes per second between host and target.
@@ -43,21 +43,21 @@ class TransferCost:
             raise TargetError("a transfer cost needs speeds above zero", where="TransferCost", found=repr(self))
 
     def loss(self, macs: int, transferred: int) -> float:
-        """Return how many seconds offloading costs in sum; negative where it pays."""
+        """Return how many seconds offloading costs in total; negative if it saves time."""
         saved = macs / self.host_speed - macs / self.target_speed
         return transferred / self.bandwidth + self.launch - saved
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a region must fulfil to be offloaded.
+    """Conditions on the regions of a target.
 
     Attributes:
-        min_nodes: Nodes that a region must have; the operators inside a composite count each, structural ones not.
-        min_macs: Multiply-accumulates that it must have; a dimension of unknown size counts as its upper bound where
-            one is declared, else as 1.
-        max_regions: Most regions of the target in one graph (each body is a graph of its own); the largest stay.
-        transfer: Weighs transfers against time saved; None does not.
+        min_nodes: The fewest nodes of a region; operators inside a composite count, structural ones do not.
+        min_macs: The fewest multiply-accumulates; a dimension of unknown size counts as its upper bound, or as 1 if it
+            has none.
+        max_regions: The most regions of the target in one graph (each body is a graph of its own); the largest stay.
+        transfer: Costs, for regions that must save more time than transfers take; None for no such condition.
         exclude: Source names and operators (globs such as ``"decoder/*"`` or ``"Softmax"``) that stay on the host.
         host_after: Source names (globs); everything that depends on one of these nodes stays on the host.
     """
@@ -116,10 +116,10 @@ _KEYS = tuple(field.name for field in fields(Policy) if field.name != "transfer"
 def read_policy(text: str, where: str) -> Policy:
     """Return the policy that a text such as ``min_nodes=2,exclude=Softmax+head/*`` describes.
 
-    Several globs are joined by ``+``; the fields of a :class:`TransferCost` stand beside those of the policy.
+    Several globs are joined by ``+``; the fields of a :class:`TransferCost` are given like those of the policy.
 
     Raises:
-        OptionError: If it is not of that form, or no policy.
+        OptionError: If the text is not of that form, or does not describe a policy.
     """
     policy: dict[str, Any] = {}
     costs: dict[str, float] = {}
@@ -158,7 +158,7 @@ def match(globs: Iterable[str], texts: Sequence[str]) -> str | None:
 
 
 def operators(node: Node) -> list[str]:
-    """Return the operators that ``node`` stands for, those without computation left out."""
+    """Return the operators that ``node`` stands for, without those that compute nothing."""
     return [n.op for n in node.operators() if not is_structural(n)]
 
 
@@ -167,14 +167,14 @@ def macs(nodes: Iterable[Node], sizes: Mapping[str, int] = MappingProxyType({}))
 
     Args:
         nodes: The nodes.
-        sizes: Sizes by symbol; symbols without one count as :func:`tinycomp.symbolic.sample` has them: as their upper
-            bound where one is declared, else as 1.
+        sizes: Sizes by symbol; other symbols count as in :func:`tinycomp.symbolic.sample`: as their upper bound, or as
+            1 if they have none.
     """
     return sample(substitute(symbolic_macs(nodes), sizes))
 
 
 def symbolic_macs(nodes: Iterable[Node]) -> Size:
-    """Return what :func:`macs` counts for all sizes."""
+    """Return the multiply-accumulates of ``nodes`` as an expression over sizes."""
     total: Size = 0
     for node in itertools.chain.from_iterable(n.operators() for n in nodes):
         record = OPS.find(node.op, node.domain, node.version)

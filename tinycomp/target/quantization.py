@@ -1,4 +1,4 @@
-"""How a target wants layers quantised: rules as data, layers as they are, and what of them does not obey.
+"""Quantisation rules of targets as data, and the layers of a graph that break them.
 
 A rule serves three times: :func:`tinycomp.quantize` writes models that obey it, a composite whose match does not is
 refused with the violation as the reason, and reports name the layers of a model that break it, and what would mend it.
@@ -117,7 +117,7 @@ class QuantizationParameters:
 
     @classmethod
     def of(cls, conversion: Node) -> QuantizationParameters | None:
-        """Return what a conversion says; None if its scale or zero point comes in at run time."""
+        """Return the parameters of a conversion; None if its scale or zero point is known only at run time."""
         scale, given = conversion.const(1), conversion.optional_operand(2)
         if scale is None or (given is not None and given.const is None):
             return None
@@ -290,7 +290,7 @@ class Violation:
 
 
 def violations(layer: QuantizedLayer, rule: QuantizationRule) -> list[Violation]:
-    """Return what of a layer a rule does not allow; the checks are asked if the data allow it."""
+    """Return the violation of a rule by a layer, if any; the checks are asked only if the rule's data allow it."""
     broken = [*_broken(layer, rule)]
     if broken or not layer.results or any(p.is_real for p in layer.results):
         return broken
@@ -340,7 +340,7 @@ def _broken(layer: QuantizedLayer, rule: QuantizationRule) -> Iterator[Violation
 def _wrong(
     name: str, role: Role, dtypes: Sequence[str], found: QuantizationParameters, rule: QuantizationRule
 ) -> Iterator[Violation]:
-    """Return what is wrong with how data, a result or a weight is stored."""
+    """Return the violation in how data, a result or a weight is stored."""
     about = f'{name} "{found.name}"'
     if found.dtype not in dtypes:
         mend = f"quantise it to {dtypes[0]}" if dtypes else "leave the layer in float"
@@ -393,7 +393,7 @@ def middle_of(dtype: str) -> int:
 def violations_among(
     nodes: Collection[Node], rule_of: Callable[[Node], QuantizationRule | None], within: Collection[Node] | None = None
 ) -> Iterator[tuple[Node, Violation]]:
-    """Yield what rules do not allow of the layers among some nodes, with the operators of these layers.
+    """Yield the violations of rules by the layers among some nodes, with the operators of these layers.
 
     Args:
         nodes: In topological order, so that biases and activations come after the layers that they are parts of.

@@ -1,4 +1,4 @@
-"""A finished region as a check of its target sees it, and the answer that asks for it to be split."""
+"""Regions as the checks of their targets see them, and the answer that asks for a split."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from tinycomp.target.policy import macs, operators, sample_bytes
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """Show a region before it is cut out, as long as a check looks at it; nothing of it may be changed.
+    """A read-only view of a region before it is outlined, valid during a check.
 
-    Bytes and multiply-accumulates count a dimension of unknown size as its upper bound where one is declared, else as
-    1.
+    Bytes and multiply-accumulates count a dimension of unknown size as its upper bound, or as 1 if it has none.
 
     Attributes:
         target: The target that claims it.
@@ -54,7 +53,7 @@ class Region:
 
     @property
     def operators(self) -> list[str]:
-        """List the operators in it, those inside composites too and those without computation left out."""
+        """List the operators in it, also those inside composites, but not those that compute nothing."""
         return [op for node in self.nodes for op in operators(node)]
 
     @property
@@ -69,7 +68,7 @@ class Region:
 
     @functools.cached_property
     def peak_bytes(self) -> int:
-        """Estimate the bytes of the values that are alive at the same time at most, inputs and outputs included.
+        """Estimate the most bytes of values that are alive at the same time, inputs and outputs included.
 
         Nodes run in their order, a value lives from its producer to its last use, and a composite is one step.
         """
@@ -99,7 +98,7 @@ class Split:
 
     Attributes:
         values: Values between nodes of the region.
-        reason: Why.
+        reason: The reason.
     """
 
     values: tuple[Value, ...]
@@ -110,8 +109,8 @@ class Split:
 
 
 def split(*values: Value, reason: str) -> Split:
-    """Ask in a region check for a border at ``values``: no region will hold the producer and a reader of one of them.
+    """Ask in a region check for a border at ``values``: no region will hold both the producer and a reader of one.
 
-    The parts are asked about again, like any other region.
+    The parts are checked like any other region.
     """
     return Split(values, reason)

@@ -212,7 +212,8 @@ class Target:
         cost: The cost of work on the target. If all targets of a compilation have a cost, the cheapest placement
             decides between them and the host; otherwise their order does.
         version: The version of the code generator. If it is given, blobs are kept in the user's cache, so that the
-            same region is compiled only once; change it whenever the code generator returns something else.
+            same region is compiled only once, and modules can be kept as well; change it whenever the code generator
+            returns something else.
 
     Attributes:
         options: The options in force; None if the target declares none.

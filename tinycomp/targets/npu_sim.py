@@ -160,7 +160,7 @@ def _(node: Node) -> Answer:
         return reject(f"MaxPool is float32 or 8-bit only, got {dtype}")
     if axes != 2:
         return reject(f"MaxPool has two spatial axes, got {axes}")
-    return len(node.used_outputs()) == 1 or reject("MaxPool gives no indices")
+    return len(node.used_outputs()) == 1 or reject("MaxPool returns no indices")
 
 
 def _equal_shapes(*operands: Value | None) -> Answer:

@@ -1,5 +1,5 @@
-/* conv2d_f32: convolution as a product of windows and packed weights. State: per group the padded bias, then per group
- * the packed panels, then zeros for positions outside the image. */
+/* conv2d_f32: convolution as a product of windows and packed weights. State: the padded bias of each group, then the
+ * packed panels of each group, then zeros that stand for positions outside the image. */
 #ifndef TINYCOMP_KERNELS_CONV_CONV2D_F32_H
 #define TINYCOMP_KERNELS_CONV_CONV2D_F32_H
 
@@ -17,17 +17,17 @@ enum { CONV_Y, CONV_X, CONV_W, CONV_BIAS, CONV_RESIDUAL };
 typedef struct conv_plan {
   tc_window window;
   bool lines;          /* one tap per kernel line instead of one per kernel position */
-  bool patches;        /* lines so short that all of a window is copied together: one tap */
-  int64_t taps, depth; /* what the micro-kernel sees */
+  bool patches;        /* lines are so short that the whole window is copied into one tap */
+  int64_t taps, depth; /* as the micro-kernel sees them */
   int64_t columns;     /* output channels per group */
-  tc_grid grid;        /* of one group, blocked as it suits all of them */
+  tc_grid grid;        /* of one group, with blocks chosen for all groups together */
   int64_t bias_floats, panel_floats;
 } conv_plan;
 
-/* With fewer channels than this, whole kernel lines pay in spite of the copies at the borders. */
+/* With fewer channels than this, whole kernel lines are faster in spite of the copies at the borders. */
 enum { CONV_FEW_CHANNELS = 32 };
 
-/* With shorter lines than this, copying them together costs less than changing pointers between them. */
+/* With lines shorter than this, copying them together costs less than switching pointers between them. */
 enum { CONV_SHORT_LINE = 8 };
 
 /* Whether the values of a kernel line are adjacent in memory. */
@@ -128,7 +128,7 @@ static void TC_NAME(tc_conv2d_f32_pack)(const tc_prepare *prepare, void *state) 
   }
 }
 
-/* Makes scratch point at the input of a block; of several groups, at the first one's. */
+/* Makes the pointers in scratch point at the input of a block, in its first group. */
 static void conv_prepare_rows(const tc_call *call, const conv_plan *plan, const tc_place *place, const float *zeros) {
   const tc_conv2d_f32_params *p = call->params;
   const float **rows = call->scratch;
@@ -143,7 +143,7 @@ static void conv_prepare_rows(const tc_call *call, const conv_plan *plan, const 
   }
 }
 
-/* A unit's block and group. Where rows come first, all groups of a block of rows share its pointers. */
+/* The block and the group of a unit. If rows come first, all groups of a block of rows share its pointers. */
 static tc_place conv_place(const tc_grid *grid, int64_t groups, int64_t unit, int64_t *group) {
   if (grid->panel_outer) {
     const int64_t per_group = grid->row_blocks * grid->panels;
@@ -167,7 +167,7 @@ static void TC_NAME(tc_conv2d_f32)(const tc_call *call, int64_t begin, int64_t e
                         .residual_stride = p->residual_pixel_stride,
                         .c_stride = p->y_pixel_stride,
                         .epilogue = tc_epilogue(p->activation, p->activation_a, p->activation_b)};
-  int64_t row = -1; /* what the pointers in scratch belong to */
+  int64_t row = -1; /* the first row of the block that the pointers in scratch belong to */
   for (int64_t unit = begin; unit < end; unit++) {
     int64_t group;
     const tc_place place = conv_place(&plan.grid, p->groups, unit, &group);

@@ -8,7 +8,7 @@
 #include "tile_f32.h"
 #include "tile_half_f32.h"
 
-/* More depth than this and a panel no longer stays in the second-level cache: the depth is then cut into parts. */
+/* With more depth than this, a panel does not stay in the second-level cache, so the depth is cut into parts. */
 enum { TC_DEPTH_WHOLE = 2048, TC_DEPTH_PART = 1024 };
 
 typedef struct tc_block_f32 {
@@ -28,8 +28,8 @@ typedef struct tc_block_f32 {
   const tc_tile_f32_fn (*tiles)[TC_TILE_MOST + 1]; /* of tile_bf16.h, or NULL for those of floats */
 } tc_block_f32;
 
-/* Runs one part of the depth over all rows, in tiles of nearly the same height. Together the tiles fetch as much as the
- * panel holds of what comes behind it, which is the next panel or the next part of this one. */
+/* Runs one part of the depth over all rows, in tiles of nearly the same height. Together, the tiles prefetch the data
+ * after the panel, as much as the panel holds: the next panel, or the next part of this one. */
 static void tc_block_part(const tc_block_f32 *block, const tc_tile_f32 *first) {
   tc_tile_f32 tile = *first;
   const tc_tile_f32_fn(*tiles)[TC_TILE_MOST + 1] = block->tiles ? block->tiles : tc_tiles_for(block->columns);
@@ -53,7 +53,7 @@ static void tc_block_part(const tc_block_f32 *block, const tc_tile_f32 *first) {
   }
 }
 
-/* How much of the depth one part takes: whole taps, or a stretch of the only tap. */
+/* The length of a part of the depth: a number of whole taps, or a range of the only tap. */
 static int64_t tc_depth_part(int64_t taps, int64_t depth) {
   if (taps * depth <= TC_DEPTH_WHOLE) {
     return tc_max(taps == 1 ? depth : taps, 1);
@@ -68,7 +68,7 @@ static void tc_block_run(const tc_block_f32 *block) {
   int64_t begin = 0;
   const bool one_tap = block->taps == 1;
   const int64_t step = (one_tap ? 1 : block->depth) * width; /* floats of the panel per tap, or depth of the only one */
-  do { /* once even for a depth of zero, which leaves bias and residual */
+  do { /* once even for a depth of zero, where bias and residual remain */
     const int64_t count = tc_min(total - begin, part);
     const bool is_last = begin + count >= total;
     tc_block_part(block, &(tc_tile_f32){

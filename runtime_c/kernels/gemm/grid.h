@@ -1,4 +1,4 @@
-/* How an output of rows x columns is cut into blocks, and in which order a thread visits them. */
+/* The grid of a product: how its output is cut into blocks, and in which order threads visit them. */
 #ifndef TINYCOMP_KERNELS_GEMM_GRID_H
 #define TINYCOMP_KERNELS_GEMM_GRID_H
 
@@ -16,17 +16,17 @@ typedef struct tc_grid {
   bool panel_outer;     /* all row blocks of a panel before the next panel */
 } tc_grid;
 
-/* What the caller of a kernel asks of its grid, and the cache that it should suit. */
+/* The parameters of a kernel that choose its grid, and the cache that it should suit. */
 typedef struct tc_grid_wish {
   int64_t block_rows; /* 0 for the kernel's own choice */
   int64_t panel_order;
   int64_t l2_bytes;
-  int64_t products; /* of this size side by side, such as the groups of a convolution */
+  int64_t products; /* how many such products run together, such as the groups of a convolution */
 } tc_grid_wish;
 
 enum { TC_MOST_BLOCK_ROWS = 1 << 12, TC_MANY_BLOCKS = 8 };
 
-/* Refuses blocks and orders that do not exist. */
+/* Refuses impossible blocks and unknown orders. */
 static void tc_check_grid(tc_prepare *prepare, int64_t block_rows, int64_t panel_order) {
   TC_REQUIRE(prepare, block_rows >= 0 && block_rows <= TC_MOST_BLOCK_ROWS, "a block cannot have %lld rows",
              (long long)block_rows);
@@ -34,18 +34,18 @@ static void tc_check_grid(tc_prepare *prepare, int64_t block_rows, int64_t panel
              "there is no order of panels %lld", (long long)panel_order);
 }
 
-/* About as many rows a block: in whole tiles, so that only the last tiles are short, unless there are so few blocks
- * that a short one at the end would leave threads unequal shares. */
+/* The rows of a block, about as many as wanted: whole tiles, so that only the last tiles are short, unless there are so
+ * few blocks that a short one at the end would give threads unequal shares. */
 static int64_t tc_even_block(int64_t rows, int64_t wanted) {
   const int64_t blocks = tc_max((rows + wanted / 2) / wanted, 1), even = tc_max(tc_ceil_div(rows, blocks), 1);
   return blocks < TC_MANY_BLOCKS ? even : tc_round_up(even, tc_tile_rows[TC_TILE_VECTORS]);
 }
 
-/* With fewer units than this, some threads have nothing left to do while others finish; but a unit of fewer products
- * than this costs noticeably more than these. */
+/* With fewer units than this, some threads are idle while others finish; but a unit with fewer products than this has
+ * a noticeable overhead. */
 enum { TC_FEWEST_UNITS = 24, TC_FEWEST_PRODUCTS = 1 << 17 };
 
-/* At most `most` rows a block, and fewer where threads would else share the rows unevenly. */
+/* The rows of a block: at most `most`, and fewer where threads would otherwise share the rows unevenly. */
 static int64_t tc_fair_block(int64_t rows, int64_t columns, int64_t products, int64_t right_floats, int64_t most) {
   const int64_t fair = rows * tc_ceil_div(columns, TC_PANEL) * products / TC_FEWEST_UNITS;
   const int64_t depth = right_floats / tc_max(columns * products, 1);
@@ -53,7 +53,7 @@ static int64_t tc_fair_block(int64_t rows, int64_t columns, int64_t products, in
   return tc_min(most, tc_max(tc_max(fair, worth), 2 * tc_tile_rows[TC_TILE_VECTORS]));
 }
 
-/* left_floats and right_floats: how much of either operand the whole product reads. */
+/* Chooses a grid; left_floats and right_floats are the sizes of the operands. */
 static tc_grid tc_grid_make(int64_t rows, int64_t columns, int64_t left_floats, int64_t right_floats,
                             tc_grid_wish wish) {
   const int64_t half_l2 = wish.l2_bytes / 2 / (int64_t)sizeof(float);
@@ -67,7 +67,7 @@ static tc_grid tc_grid_make(int64_t rows, int64_t columns, int64_t left_floats, 
   } else {
     grid.block_rows = tc_even_block(rows, tc_fair_block(rows, columns, wish.products, right_floats, most));
   }
-  /* Rows first where that reads nothing twice from afar: the threads then own bands of the image in every layer. */
+  /* Rows first if no operand is then read twice from memory: a thread has the same band of the image in all layers. */
   grid.panel_outer = right_floats > half_l2 && (left_floats <= half_l2 || grid.block_rows < most / 2);
   if (wish.panel_order) {
     grid.panel_outer = wish.panel_order == TC_ORDER_PANELS_OUTER;

@@ -1,5 +1,5 @@
-/* matmul: batched products of numbers of other types than f32, of which integers wrap around. A unit is a strip of
- * rows of one batch; a tile of sums stays in registers along the depth. */
+/* matmul: batched products of types other than f32; integers wrap around. A unit is a strip of rows of one batch; a
+ * tile of sums stays in registers along the depth. */
 #ifndef TINYCOMP_KERNELS_GEMM_MATMUL_H
 #define TINYCOMP_KERNELS_GEMM_MATMUL_H
 

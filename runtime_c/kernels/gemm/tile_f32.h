@@ -38,7 +38,7 @@ typedef struct tc_tile_sums {
   tc_vf v[12][4];
 } tc_tile_sums;
 
-/* From what an earlier part of the depth left in c, or from bias and residual. */
+/* Starts the sums from the result of an earlier part of the depth in c, or from bias and residual. */
 TC_INLINE void tc_tile_start(const int mr, const int nv, const bool partial, const tc_tile_f32 *t, tc_tile_sums *sum) {
   const float *from = t->bias ? t->residual : t->c;
   const int64_t stride = t->bias ? t->residual_stride : t->c_stride;
@@ -62,9 +62,9 @@ TC_INLINE void tc_tile_start(const int mr, const int nv, const bool partial, con
   }
 }
 
-/* Fetches what the tile below begins by adding, one line of each row. The lines are too far apart for the processor to
- * foresee; without this, adding a residual that is not in the second-level cache made products of little depth take
- * half as long again. (Fetching the lines that this tile will write made them slower.) */
+/* Prefetches the residual of the tile below, one line of each row, because the hardware does not foresee lines that far
+ * apart: without this, a residual outside the second-level cache made products of little depth take half as long again.
+ * (Prefetching the lines that this tile will write made them slower.) */
 TC_INLINE void tc_tile_fetch(const int mr, const tc_tile_f32 *t) {
   if (t->residual) {
 #pragma GCC unroll 12
@@ -74,8 +74,8 @@ TC_INLINE void tc_tile_fetch(const int mr, const tc_tile_f32 *t) {
   }
 }
 
-/* Pointers of the other rows are read again for every depth. Compilers would keep what the general registers do not
- * hold in vector registers, and the way back from there takes the place of a multiplication. */
+/* The pointers of further rows are loaded again for every depth. Compilers would otherwise keep them in vector
+ * registers when the general registers run out, and moving them back costs as much as a multiplication. */
 enum { TC_ROW_POINTERS = 7 };
 
 /* One depth: a line of the panel times the values of all rows. */
@@ -97,7 +97,7 @@ TC_INLINE void tc_tile_step(const int mr, const int nv, const float *panel, cons
   }
 }
 
-/* Two depths: likewise of pairs of bfloat16, each of which lies where a float does otherwise. */
+/* Two depths: the same for pairs of bfloat16, each pair in the place of a float. */
 TC_INLINE void tc_tile_step_bf16(const int mr, const int nv, const float *panel, const float *const *row,
                                  const float *const *rows, int64_t k, tc_tile_sums *sum) {
 #if TC_DOT_BF16
@@ -139,7 +139,7 @@ TC_INLINE void tc_tile_finish(const int mr, const int nv, const bool partial, co
   }
 }
 
-/* Every element is one sum in the order of its depth, whatever the tile: how rows are cut into tiles changes no bit. */
+/* Every element is one sum in the order of the depth, so cutting rows into other tiles does not change a bit. */
 TC_INLINE void tc_tile_body(const bool pairs, const int mr, const int nv, const bool partial, const tc_tile_f32 *t) {
   tc_tile_sums sum;
   tc_tile_start(mr, nv, partial, t, &sum);

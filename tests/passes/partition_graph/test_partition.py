@@ -139,7 +139,7 @@ def test_a_region_that_nobody_reads_is_not_cut_out():
     graph = graph_of("%a = Neg(%x)\n%b = Relu(%x)", "a")
     partitioned(graph)
     assert region_nodes(graph) == []
-    assert remarks(graph, "partition-graph") == [(("b",), "npu", "unused", "nobody uses a result of the region")]
+    assert remarks(graph, "partition-graph") == [(("b",), "npu", "unused", "no result of the region is used")]
 
 
 def test_the_pass_says_whether_it_changed_anything():

@@ -190,11 +190,11 @@ def test_a_large_graph_is_placed_in_reasonable_time():
 @pytest.mark.parametrize(
     ("cost", "text"),
     [
-        (Cost(lambda node: -1.0), "cost of npu at a: this is no cost; expected seconds, zero or more; found -1.0"),
+        (Cost(lambda node: -1.0), "cost of npu at a: not a cost; expected seconds, zero or more; found -1.0"),
         (Cost(lambda node: 1 / 0), "cost of npu at a: the cost cannot be told: ZeroDivisionError: division by zero"),
         (
             Cost(lambda node: 1.0, region=lambda region: -1.0),
-            "cost of npu at the region of a: this is no cost; expected seconds, zero or more; found -1.0",
+            "cost of npu at the region of a: not a cost; expected seconds, zero or more; found -1.0",
         ),
         (None, "target npu: the target has no cost. Give it one: Target(cost=…)."),
     ],

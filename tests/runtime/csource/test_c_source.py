@@ -256,8 +256,8 @@ def test_cc_may_have_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"function": "f; int g"}, "the function's name is no C identifier; found 'f; int g'"),
-        ({"text": " \n"}, "there is no C text"),
+        ({"function": "f; int g"}, "the function's name is not a C identifier; found 'f; int g'"),
+        ({"text": " \n"}, "the C source is not a text"),
         ({"flags": "-O2"}, "flags must be a list; found '-O2'"),
         ({"libraries": [1]}, "libraries must be texts"),
         ({"scratch_bytes": -1}, "scratch_bytes is negative"),

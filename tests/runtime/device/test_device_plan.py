@@ -164,7 +164,7 @@ def test_regions_in_branches_run_on_devices_too() -> None:
 def test_a_branch_for_which_there_is_no_room_is_an_error_and_no_hang() -> None:
     room = Behaviour(memory=5 * data().nbytes)
     module = tinycomp.compile(branching(), unit("npu", "Abs", "Neg", "Relu", behaviour=room))
-    with pytest.raises(MemoryLimitError, match="npu:0: the device has not the memory that a run needs"):
+    with pytest.raises(MemoryLimitError, match="npu:0: the device does not have the memory that a run needs"):
         module(data(), np.array(True))
 
 

@@ -9,18 +9,21 @@ from typing import Any
 from rich.text import Text
 
 from tinycomp.cli.exits import OK, UsageError
+from tinycomp.cli.options import natural
 from tinycomp.cli.session import Command, Session
 from tinycomp.console import FoldingTable
 from tinycomp.memory.constants import cache_folder
-from tinycomp.runtime.cache import BlobCache, Cache, CCache, Entry
+from tinycomp.runtime.cache import BlobCache, Cache, CCache, Entry, ModuleCache
 
 _EXAMPLE = """\
 tinycomp cache list
 tinycomp cache prune --older-than 30
+tinycomp cache prune --limit 2000000000
 tinycomp cache prune --all"""
 _DAY = 86_400.0
+_USUAL_AGE = 30.0
 _SHOWN_KEY = 12
-_TITLES = {"c": "Compiled C source", "blobs": "Blobs"}
+_TITLES = {"c": "Compiled C source", "blobs": "Blobs", "modules": "Compiled modules"}
 
 
 def _configure(parser: ArgumentParser) -> None:
@@ -29,18 +32,22 @@ def _configure(parser: ArgumentParser) -> None:
     which.add_argument(
         "--older-than", type=_days, metavar="DAYS", help="prune what was not used for so many days (default: 30)"
     )
+    which.add_argument(
+        "--limit", type=natural, metavar="BYTES",
+        help="prune the modules that were used longest ago, until the others take no more than this",
+    )  # fmt: skip
     which.add_argument("--all", action="store_true", help="prune everything")
 
 
 def _run(options: Namespace, session: Session) -> int:
-    if options.action == "list" and (options.all or options.older_than is not None):
+    if options.action == "list" and (options.all or options.older_than is not None or options.limit is not None):
         raise UsageError("list shows everything", where="tinycomp cache list", hint="Did you mean prune?")
-    caches: dict[str, Cache] = {"c": CCache(), "blobs": BlobCache()}
+    caches: dict[str, Cache] = {"c": CCache(), "blobs": BlobCache(), "modules": ModuleCache()}
     try:
         if options.action == "list":
             _list(caches, session)
         else:
-            _prune(caches, 0.0 if options.all else options.older_than, session)
+            _prune(caches, options, session)
     except OSError as error:
         raise UsageError(f"the cache cannot be used: {error}", where=str(cache_folder())) from error
     return OK
@@ -50,7 +57,7 @@ def _list(caches: dict[str, Cache], session: Session) -> None:
     found = {kind: cache.entries() for kind, cache in caches.items()}
     for kind, entries in found.items():
         table = FoldingTable(expand=True)
-        for name in ("key", "target", "region", "bytes", "last used"):
+        for name in ("key", "target", "model" if kind == "modules" else "region", "bytes", "last used"):
             table.add_column(name, overflow="fold", justify="right" if name == "bytes" else "left")
         for entry in entries:
             cells = (entry.key[:_SHOWN_KEY], entry.target, entry.region, f"{entry.bytes:,}", _ago(_age(entry)))
@@ -62,8 +69,13 @@ def _list(caches: dict[str, Cache], session: Session) -> None:
     session.result(_summary(caches, found))
 
 
-def _prune(caches: dict[str, Cache], days: float | None, session: Session) -> None:
-    removed = {kind: cache.prune(_DAY * (30.0 if days is None else days)) for kind, cache in caches.items()}
+def _prune(caches: dict[str, Cache], options: Namespace, session: Session) -> None:
+    if options.limit is not None:
+        caches = {"modules": caches["modules"]}
+        removed = {"modules": caches["modules"].prune(float("inf"), options.limit)}
+    else:
+        days = 0.0 if options.all else _USUAL_AGE if options.older_than is None else options.older_than
+        removed = {kind: cache.prune(_DAY * days) for kind, cache in caches.items()}
     kept = {kind: len(cache.entries()) for kind, cache in caches.items()}
     for kind, entries in removed.items():
         total = len(entries) + kept[kind]

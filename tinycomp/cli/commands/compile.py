@@ -50,7 +50,9 @@ def _run(options: Namespace, session: Session) -> int:
     if options.context_files and options.emit != "ep-context":
         raise UsageError("there are no contexts", where="--context-files", hint="Add --emit ep-context.")
     if options.keep_functions and options.emit != "onnx":
-        raise UsageError("there are no functions to keep", where="--keep-functions", expected="it with --emit onnx")
+        raise UsageError(
+            "there are no functions to keep", where="--keep-functions", expected="--emit onnx along with it"
+        )
     if options.emit in ("onnx", "ep-context") and options.output is None:
         raise UsageError("ONNX is binary", where=f"--emit {options.emit}", expected="a file", hint="Add -o FILE.onnx.")
     if options.emit == "ep-context":

@@ -59,7 +59,7 @@ def _configure(parser: ArgumentParser) -> None:
 
 def _run(options: Namespace, session: Session) -> int:
     if options.output is None and not options.trial:
-        raise UsageError("what for?", expected="-o DIR, --run, or both", hint="Name a folder to write to.")
+        raise UsageError("there is nothing to do", expected="-o DIR, --run, or both", hint="Name a folder to write to.")
     graph = load_graph(options)
     shapes = _fixed(graph, session)
 

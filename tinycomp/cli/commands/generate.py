@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tinycomp.cli.exits import OK, UsageError
 from tinycomp.cli.models import load_module
-from tinycomp.cli.options import add_compilation, natural, positive
+from tinycomp.cli.options import add_cache, add_compilation, natural, positive
 from tinycomp.cli.session import Command, Session
 from tinycomp.generation import Decoder, generate
 from tinycomp.generation.decoder import read_config
@@ -42,6 +42,7 @@ def _configure(parser: ArgumentParser) -> None:
     )
     choice.add_argument("--seed", type=natural, help="make the same random choices each time")
     add_compilation(parser)
+    add_cache(parser)
 
 
 def _ids(text: str) -> list[int]:

@@ -45,7 +45,7 @@ def _run(options: Namespace, session: Session) -> int:
     if options.list:
         return _list(session)
     if options.model is None:
-        raise UsageError("which model?", expected="a .onnx or .tir file", hint="Or see what there is with --list.")
+        raise UsageError("no model is given", expected="a .onnx or .tir file", hint="Or list the passes with --list.")
     passes = parse_passes(options.passes)
     graph = load_graph(options)
     printed: list[dict[str, Any]] = []
@@ -86,7 +86,7 @@ def _write(path: Path, graph: Graph) -> list[Path]:
         write_file(path, tinycomp.to_onnx(graph).SerializeToString())
         return [path]
     if path.suffix != TEXT:
-        raise UsageError("what form is this?", where=str(path), expected="a name that ends in .tir or .onnx")
+        raise UsageError("unknown file type", where=str(path), expected="a name that ends in .tir or .onnx")
     return write_graph(path, graph)
 
 

@@ -89,7 +89,9 @@ def _run(options: Namespace, session: Session) -> int:
     if options.check:
         return _check(options, session)
     if options.output is None and not options.noise:
-        raise UsageError("what for?", expected="-o FILE.onnx, --noise, or both", hint="Name a file to write.")
+        raise UsageError(
+            "there is nothing to do", expected="-o FILE.onnx, --noise, or both", hint="Name a file to write."
+        )
     if options.weights == "int8" and not options.calibration:
         raise UsageError("the following arguments are required: --calibration", hint="Or quantise --weights int4.")
     if options.weights == "int4" and options.noise:

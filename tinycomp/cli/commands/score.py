@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tinycomp.cli.exits import OK
 from tinycomp.cli.models import load_module
-from tinycomp.cli.options import add_compilation, add_model, assigned, positive
+from tinycomp.cli.options import add_cache, add_compilation, add_model, assigned, positive
 from tinycomp.cli.session import Command, Session
 
 _EXAMPLE = """\
@@ -30,7 +30,7 @@ def _configure(parser: ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--keep", action="append", metavar="COLUMN",
-        help="a column that the results have beside the outputs (default: all that are no inputs)",
+        help="a column that the results have beside the outputs (default: all that are not inputs)",
     )  # fmt: skip
     group.add_argument("--batch", type=positive, metavar="N", help="rows of a run (default: 16 to 1024, in 256 KB)")
     group.add_argument(
@@ -42,10 +42,11 @@ def _configure(parser: ArgumentParser) -> None:
         help="run on Ray: the address of a cluster, auto for the one that runs here, nothing for a new one",
     )  # fmt: skip
     add_compilation(parser)
+    add_cache(parser)
 
 
 def _run(options: Namespace, session: Session) -> int:
-    from tinycomp.scoring.score import score  # not before: it needs pyarrow
+    from tinycomp.scoring.score import score  # imported here: it needs pyarrow
 
     columns = dict(assigned(t, "a column", "--columns", "INPUT=COLUMN") for t in options.columns)
     options.threads = options.threads or 1

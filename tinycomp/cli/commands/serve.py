@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tinycomp.cli.exits import OK, UsageError
 from tinycomp.cli.models import SHIPPED, load_module
-from tinycomp.cli.options import add_compilation, natural, positive
+from tinycomp.cli.options import add_cache, add_compilation, natural, positive
 from tinycomp.cli.session import Command, Session
 
 _EXAMPLE = """\
@@ -51,6 +51,7 @@ def _configure(parser: ArgumentParser) -> None:
         help="time for requests under way after SIGTERM (default: 30)",
     )  # fmt: skip
     add_compilation(parser)
+    add_cache(parser)
 
 
 def _number(text: str) -> float:
@@ -64,7 +65,7 @@ def _number(text: str) -> float:
 
 
 def _run(options: Namespace, session: Session) -> int:
-    from tinycomp.serving.application import Application, Limits, ServedModel  # not before: they need packages
+    from tinycomp.serving.application import Application, Limits, ServedModel  # imported here: they need packages
     from tinycomp.serving.server import listen, serve
 
     limits = Limits(

@@ -75,7 +75,7 @@ def _configure(parser: ArgumentParser) -> None:
 def _run(options: Namespace, session: Session) -> int:
     if options.save is not None and not options.regions:
         raise UsageError(
-            "only a region that differs is saved", where="--save", expected="--regions beside it",
+            "only a region that differs is saved", where="--save", expected="--regions along with it",
             hint="Add --regions.",
         )  # fmt: skip
     for name in ("data", "html"):

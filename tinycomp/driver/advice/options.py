@@ -147,7 +147,7 @@ def _dims(type_: object) -> Sequence[object]:
 def _bounded(case: Case, most: Mapping[str, int]) -> Change:
     """Return the declaration of upper bounds for sizes."""
     shapes = _given(case.setup.graph, {name: (name, 1, bound) for name, bound in most.items()})
-    why = f"nobody has declared how large {_listed(most)} may be: {case.remarks[0].reason}"
+    why = f"the model does not declare how large {_listed(most)} may be: {case.remarks[0].reason}"
     return Change(
         ("bounds", tuple(most.items())), "shapes", _EFFORT, why, f"shapes={shapes}",
         lambda setup: replace(setup, shapes={**setup.shapes, **shapes}),

@@ -88,7 +88,7 @@ class AbsentArray(np.ndarray):
         """
         sizes = tuple(dim for dim in type_.shape or () if isinstance(dim, int))
         if type_.shape is None or len(sizes) != len(type_.shape):
-            raise ValueError(f"{type_} is no type of an array")
+            raise ValueError(f"{type_} is not the type of an array")
         array = np.broadcast_to(np.zeros((), numpy_dtype(type_.dtype)), sizes).view(cls)
         array.content = content
         return array
@@ -98,7 +98,7 @@ def content_hash(array: np.ndarray) -> str:
     """Return the first digits of the SHA-256 of an array's dtype, shape and elements."""
     if isinstance(array, AbsentArray) and array.content:
         return array.content
-    from hashlib import sha256  # not before: to load OpenSSL takes long, and few graphs are written
+    from hashlib import sha256  # imported here: loading OpenSSL is slow, and few graphs are written
 
     name = dtype_name(array.dtype)
     digest = sha256(f"{name}{list(array.shape)}".encode())

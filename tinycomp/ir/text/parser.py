@@ -224,7 +224,7 @@ def parse_graph(
     parser = _GraphParser(text, constants, absent)
     graph = parser.graph(infer, None)
     if parser.now.kind != END:
-        parser.fail("the text goes on behind the graph", expected="the end")
+        parser.fail("there is more text after the graph", expected="the end")
     return graph
 
 
@@ -283,14 +283,14 @@ class _GraphParser(AttributeParser):
         at = self.now
         opsets = self.dict()
         if not all(type(v) is int and 0 <= v < _VERSIONS for v in opsets.values()):
-            self.fail("an opset version is not a whole number of useful size", at=at)
+            self.fail("an opset version is not a whole number in range", at=at)
         return opsets
 
     def _version(self) -> int:
         at = self.now
         version = self.integer("an operator version")
         if not 0 <= version < _VERSIONS:
-            self.fail("an operator version is not a whole number of useful size", at=at)
+            self.fail("an operator version is not a whole number in range", at=at)
         return version
 
     def _metadata(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Rules on linear layers: scales and shifts go into the operator before, and rows keep their leading dimensions.
+"""Rules on linear layers: merge scales and shifts into the operator before, and keep the leading dimensions of rows.
 
 A per-channel scale and shift (batch normalisation, Mul, Div, Add, Sub) goes into a Conv, ConvTranspose, Gemm or
 BatchNormalization with constant parameters that nobody else reads. Everything is computed in float64 and rounded once,
@@ -92,7 +92,7 @@ def normalisation(node: Node) -> tuple[Array, Array] | None:
 
 
 def _host(graph: Graph, x: Value) -> Node | None:
-    """Return the node that makes ``x`` for one reader alone, if it can take in a scale and shift of floats."""
+    """Return the node that makes ``x`` for one reader only, if it can absorb a scale and shift of floats."""
     host = producer(x, *_ABSORBERS)
     return host if host is not None and is_private(graph, x) and x.dtype in FLOATS else None
 
@@ -184,7 +184,7 @@ _ABSORBERS: Mapping[str, Callable[[Node, Array, Array], Params | None]] = {
     "Gemm": _gemm,
     "BatchNormalization": _batch_norm,
 }
-"""By operator, the parameters with a scale and shift of the result inside; None where they are not constant."""
+"""By operator, a function that merges a scale and shift into the parameters; None where they are not constant."""
 
 
 # Matrix products of flattened rows, which is how PyTorch's exporters write a linear layer ---------------------------
@@ -216,7 +216,7 @@ def _is_one_row(bias: Value) -> bool:
 
 
 def _with_leading_dims(op: GraphBuilder, x: Value, flatten: Node, gemm: Node, node: Node) -> Value | None:
-    """Return what ``flatten`` makes rows of in the shape that makes ``node`` superfluous, or None if there is none."""
+    """Return the operand of ``flatten`` in a shape that makes ``node`` superfluous, or None if there is none."""
     flat, product, final = flatten.output.shape, gemm.output.shape, node.output.shape
     if flat is None or product is None or final is None or len(final) < 3:
         return None

@@ -18,14 +18,14 @@ _SCAN_OF_ROWS = 9
 """Before this opset a Scan had a batch."""
 _METRICS = {"ReduceSumSquare": "sqeuclidean", "ReduceL2": "euclidean", "ReduceL1": "cityblock"}
 _TERMS = 8
-"""What one kernel adds up at most."""
+"""The most terms that one kernel adds up."""
 _DEGREE = 4
-"""How many columns are multiplied one after another at most."""
+"""The most columns in one product."""
 
 
 @rule((ML, "TreeEnsembleClassifier"))
 def number_labels(graph: Graph, node: Node) -> bool:
-    """Let a classifier whose labels are texts give numbers, which a Gather turns into texts."""
+    """Let a classifier whose labels are texts return their numbers, which a Gather turns into texts."""
     texts = node.attrs.get("classlabels_strings")
     if not texts or not node.outputs[0].name:
         return False
@@ -52,7 +52,7 @@ def number_labels(graph: Graph, node: Node) -> bool:
 
 @rule("Sum")
 def split_sum(graph: Graph, node: Node) -> bool:
-    """Add up many terms some at a time, in their order: ensembles of many members are written as one Sum."""
+    """Split a Sum of many terms, as ensembles of many members have it, into sums of a few, in the same order."""
     terms = node.inputs
     if len(terms) <= _TERMS:
         return False
@@ -69,7 +69,7 @@ def split_sum(graph: Graph, node: Node) -> bool:
 
 
 def _same(value: Value) -> Value:
-    """Return what a value is a copy of."""
+    """Return the value that a value is a copy of."""
     while value.producer is not None and value.producer.op == "Identity":
         value = value.producer.operand(0)
     return value
@@ -97,7 +97,7 @@ def _metric(body: Graph) -> str:
 
 @rule("Scan")
 def scan_to_distances(graph: Graph, node: Node) -> bool:
-    """Compute all distances at once where a Scan does so row by row, as converters of nearest neighbours write them."""
+    """Replace a Scan that computes distances row by row, as converters of nearest neighbours write, by one operator."""
     if len(node.inputs) != 2 or node.captures or node.version < _SCAN_OF_ROWS:
         return False
     places = [f"scan_{side}_{what}" for side in ("input", "output") for what in ("axes", "directions")]
@@ -124,7 +124,7 @@ def scan_to_distances(graph: Graph, node: Node) -> bool:
 
 
 def _columns_of_product(graph: Graph, value: Value) -> tuple[Value, list[int]] | None:
-    """Return a matrix, and the columns of it whose product a value is that nobody else reads; None for others."""
+    """Return a matrix and the columns whose product a value is, if the value has one reader; otherwise None."""
     product = producer(value, "ReduceProd")
     gather = producer(product.inputs[0], "Gather") if product is not None else None
     if product is None or gather is None or graph.use_count(value) != 1 or graph.use_count(gather.output) != 1:
@@ -140,7 +140,7 @@ def _columns_of_product(graph: Graph, value: Value) -> tuple[Value, list[int]] |
 
 @rule("Concat")
 def multiply_columns(graph: Graph, node: Node) -> bool:
-    """Multiply many columns at once where a Concat joins products of some, as polynomial features are written."""
+    """Replace a Concat of products of columns, as polynomial features are written, by products of whole matrices."""
     if node.output.rank != 2 or node.attrs.get("axis") not in (1, -1):
         return False
     joined = [node.operand(i) for i in range(len(node.inputs))]

@@ -1,4 +1,4 @@
-"""What rules ask of nodes and values."""
+"""Properties of nodes and values that rules ask for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules on nodes that do nothing, or less than they say: no-ops, neutral operands, casts and clamps."""
+"""Rules on nodes that do nothing, or less than they seem to: no-ops, neutral operands, casts and clamps."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _RELU = (0.0, math.inf)
 
 
 def _filled_with(number: Any) -> ValuePattern:
-    """Ask for a constant all of whose elements are exactly ``number``; one look at the first spares most the others."""
+    """Ask for a constant all of whose elements are exactly ``number``; for most constants, the first one decides."""
     return P.const(lambda array: (not array.size or array.flat[0] == number) and (array == number).all())
 
 
@@ -58,7 +58,7 @@ def drop_identity(op: GraphBuilder, x: Value) -> Value:
 
 @replaces(lambda x: P.op(("Concat", "Sum", "Max", "Min", "Mean"), x))
 def drop_single_operand(op: GraphBuilder, x: Value) -> Value:
-    """Replace what joins, adds or compares one operand alone by that operand."""
+    """Replace a Concat, Sum, Max, Min or Mean of a single operand by that operand."""
     return x
 
 
@@ -172,7 +172,7 @@ _ZERO, _ONE = _filled_with(0), _filled_with(1)
 
 
 def _without(x: Value, neutral: Value, match: Match) -> Value | None:
-    """Return x, unless the neutral constant widens it or the operator is of the time of explicit broadcasting."""
+    """Return x, unless the neutral constant widens it, or the operator is of a version with explicit broadcasting."""
     assert neutral.const is not None
     known = match.root.version >= 7 and x.dtype != UNKNOWN_DTYPE
     return x if known and keeps_shape(neutral.const.shape, x) else None
@@ -180,7 +180,7 @@ def _without(x: Value, neutral: Value, match: Match) -> Value | None:
 
 @replaces(lambda x, zero=_ZERO: (x + zero) | (x - zero))
 def drop_zero(op: GraphBuilder, x: Value, zero: Value, match: Match) -> Value | None:
-    """Replace ``x + 0`` and ``x - 0`` by x, where the constant does not widen x; of a zero only the sign may change."""
+    """Replace ``x + 0`` and ``x - 0`` by x, if the constant does not widen x; only the sign of a zero may change."""
     return _without(x, zero, match)
 
 
@@ -259,7 +259,7 @@ def is_lossless(source: str, target: str) -> bool:
 
 @replaces(lambda x: P.op(("Clip", "Relu"), P.op(("Clip", "Relu"), x, ...), ...))
 def merge_clamps(op: GraphBuilder, x: Value, match: Match) -> Value | None:
-    """Replace a limit of a limit by one limit; where the outer one changes nothing it goes away."""
+    """Merge two clamps into one; if the outer one changes nothing, it is dropped."""
     outer, inner = match.matched
     dtype = outer.output.dtype
     first, second = (limits(inner), limits(outer)) if dtype in FLOATS else (None, None)
@@ -275,7 +275,7 @@ def merge_clamps(op: GraphBuilder, x: Value, match: Match) -> Value | None:
 
 
 def _clip(op: GraphBuilder, x: Value, limits: Limits, like: Value) -> Value | None:
-    """Return x between limits, which are operands or, in older versions, attributes; None if those cannot say it."""
+    """Return x clamped to limits, which are operands or, in older versions, attributes; None if these cannot be."""
     if version_of(op.graph, "Clip") < 11:
         return op.Clip(x, min=limits[0], max=limits[1]) if all(map(math.isfinite, limits)) else None
     greatest = _greatest(like.dtype)

@@ -27,12 +27,12 @@ _MOVES = (
     *_KEEPING, "DepthToSpace", "Expand", "Gather", "MaxPool", "Resize", "Slice", "SpaceToDepth", "Split", "Tile"
 )  # fmt: skip
 _NEIGHBOURS = frozenset({*_MOVES, "Conv", "Gemm", "MatMul", "QuantizeLinear"})
-"""Who gains by a DequantizeLinear of its own."""
+"""Operators for which a DequantizeLinear directly before them is useful."""
 
 
 @replaces(lambda x: P.QuantizeLinear(P.DequantizeLinear(x, P.const, ...), P.const, ...))
 def merge_conversions(op: GraphBuilder, x: Value, match: Match) -> Value | None:
-    """Replace what is dequantised and quantised again in the same way by what it was: both err by under half a step."""
+    """Drop a DequantizeLinear with an equal QuantizeLinear after it: their errors are below half a step."""
     node, inner = match.matched
     if x.dtype != node.output.dtype or x.dtype not in _STORED:
         return None
@@ -82,13 +82,13 @@ def dequantize_behind_moves(graph: Graph, node: Node) -> bool:
 
 
 def _repeats(resize: Node) -> bool:
-    """Tell whether a Resize repeats numbers or leaves some out, and gives no others."""
+    """Tell whether a Resize only repeats numbers or leaves some out."""
     cropping = resize.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
     return resize.attrs.get("mode", "nearest") == "nearest" and not cropping and resize.version >= 11
 
 
 def _moved_axis(inner: Node, move: Node) -> dict[str, Any] | None:
-    """Return the attributes of a DequantizeLinear behind ``move``, or None where it cannot go there."""
+    """Return the attributes of a DequantizeLinear after ``move``, or None if it cannot be moved there."""
     scale = inner.const(1)
     if scale is None or not (scale > 0).all():
         return None
@@ -142,7 +142,7 @@ def quantize_before_moves(graph: Graph, node: Node) -> bool:
 
 @rule("QuantizeLinear")
 def quantize_before_concat(graph: Graph, node: Node) -> bool:
-    """Join requantised tensors in place of dequantised ones that are quantised again behind the Concat."""
+    """Replace a Concat of dequantised tensors that are then quantised by a Concat of requantised ones."""
     join = producer(node.inputs[0], "Concat")
     if join is None or not is_private(graph, join.output) or not _has_one_scale(node):
         return False
@@ -164,7 +164,7 @@ def _has_one_scale(node: Node) -> bool:
     return scale is not None and scale.size == 1 and (point is None or point.is_const)
 
 
-"""Where several rules hold, the cancelling of a pair comes first."""
+"""The rules in order: a pair of conversions that cancel comes first."""
 
 
 _BYTE_TYPES = (np.int8, np.uint8)
@@ -195,7 +195,7 @@ def quantise_whole_numbers(graph: Graph, node: Node) -> bool:
 
 
 def _whole(weight: np.ndarray | None) -> np.ndarray | None:
-    """Return a constant as 8-bit numbers, if that is what it holds."""
+    """Return a constant as 8-bit numbers, if it holds such numbers."""
     if weight is None or weight.size == 0 or weight.dtype != np.float32:
         return None
     first = weight[(0,) * (weight.ndim - 1)]  # one row tells of nearly all real weights, without reading the others
@@ -210,7 +210,7 @@ def _whole(weight: np.ndarray | None) -> np.ndarray | None:
 
 
 def _stored(graph: Graph, node: Node) -> Value | None:
-    """Return the data of a product as 8-bit numbers; None where they are others."""
+    """Return the data of a product as 8-bit numbers; None if they are not."""
     cast = producer(node.inputs[0], "Cast")
     if cast is not None:
         return cast.inputs[0] if cast.operand(0).dtype in _CODES else None

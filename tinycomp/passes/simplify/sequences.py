@@ -17,7 +17,7 @@ from tinycomp.passes.edits import bypass, replace_by_constant, replace_results, 
 from tinycomp.rewrite import rule
 
 _MOST = 1024
-"""The longest sequence that is looked into."""
+"""The longest sequence that is analysed."""
 _AXES_OPERAND = 13
 """From this opset on the axes of Unsqueeze and Squeeze are operands."""
 _READERS = (
@@ -39,7 +39,7 @@ def _position(node: Node, index: int, low: int, high: int, default: int) -> int 
 
 
 def _elements(value: Value) -> list[Value] | None:
-    """Return the elements of a sequence, if the nodes that make it say which they are."""
+    """Return the elements of a sequence, if they follow from the nodes that make it."""
     edits: list[Node] = []
     while value.producer is not None and value.producer.op in ("SequenceInsert", "SequenceErase"):
         edits.append(value.producer)
@@ -67,7 +67,7 @@ def _elements(value: Value) -> list[Value] | None:
 
 @rule("SequenceAt")
 def read_element(graph: Graph, node: Node) -> bool:
-    """Replace an element of a known sequence by the tensor that it is."""
+    """Replace an element of a known sequence by the tensor itself."""
     elements = _elements(node.operand(0))
     if elements is None:
         return False
@@ -162,14 +162,14 @@ def _sizes(node: Node, x: Value, given: Value | None) -> Sequence[int] | None:
 
 
 def _given_sizes(given: Value | None) -> int:
-    """Return how many sizes a run gives; 0 where that is not known, or they are known themselves."""
+    """Return how many sizes a run determines; 0 if their number is unknown, or the sizes are known already."""
     shape = None if given is None or given.is_const or given.dtype != "int64" else given.static_shape
     return shape[0] if shape is not None and len(shape) == 1 else 0
 
 
 @rule("If")
 def choose_elements(graph: Graph, node: Node) -> bool:
-    """Let an If choose between the elements of sequences that both branches make, and make the sequence behind it."""
+    """Let an If choose between the elements of sequences that both branches make, and make one sequence after it."""
     branches = [node.bodies[key] for key in ("then_branch", "else_branch")]
     made: dict[int, list[list[Value]]] = {}
     for index, result in enumerate(node.outputs):

@@ -158,9 +158,9 @@ class CSource:
             if not all(isinstance(item, str) for item in getattr(self, name)):
                 raise TargetError(f"{name} must be texts", where="CSource", found=repr(getattr(self, name)))
         if not isinstance(self.function, str) or not _IDENTIFIER.match(self.function):
-            raise TargetError("the function's name is no C identifier", where="CSource", found=repr(self.function))
+            raise TargetError("the function's name is not a C identifier", where="CSource", found=repr(self.function))
         if not isinstance(self.text, str) or not self.text.strip():
-            raise TargetError("there is no C text", where="CSource", found=repr(self.text))
+            raise TargetError("the C source is not a text", where="CSource", found=repr(self.text))
         if any(c.dtype.kind == "O" for c in self.constants):
             raise TargetError("a constant holds texts", where="CSource", hint="C functions take numbers only.")
         if self.scratch_bytes < 0:

@@ -137,7 +137,7 @@ class Instance:
                     return None
                 else:
                     raise MemoryLimitError(
-                        "the device has not the memory that a run needs", where=self.device.name,
+                        "the device does not have the memory that a run needs", where=self.device.name,
                         expected=error.expected, found=f"{size} bytes for a run",
                         hint="Use smaller inputs, let the target split its regions, or release buffers.",
                     ) from error  # fmt: skip
@@ -256,7 +256,7 @@ class Member:
 
     def row(self) -> DeviceRow:
         """Return what the device has done so far."""
-        from tinycomp.runtime.rows import DeviceRow  # not before: few reports are read
+        from tinycomp.runtime.rows import DeviceRow  # imported here: few reports are read
 
         with self._lock:
             return DeviceRow(self.device.name, self._target, **self._counts)

@@ -1,7 +1,7 @@
-"""What the C runtime is told of a program, call by call, in the order that ``runtime_c/include/tinycomp.h`` asks for.
+"""Describe a program to the C runtime, call by call, in the order that ``runtime_c/include/tinycomp.h`` asks for.
 
-:func:`describe` walks a program and tells a :class:`Builder`: the C runtime itself, or a record of the calls for
-programs that run without Python.
+:func:`describe` walks a program and makes the calls of a :class:`Builder`: the C runtime itself, or a record of the
+calls for programs that run without Python.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tinycomp.runtime.spec import array_dtype
 from tinycomp.symbolic import Expression, Formulas, Size, expected_sizes, expecting, product, symbol, typical
 
 Place = tuple[int, int, int]
-"""Where an operand lies: space, index, offset."""
+"""The place of an operand: space, index, offset."""
 Extent = tuple[int, int]
-"""A size: the number of a value, or else -1 and the size itself."""
+"""A size: the number of a runtime value, or -1 and the size itself."""
 
 _SPACE_CODES = {name: getattr(lib, f"TC_{name.upper()}") for name in SPACES}
 _FORMULA_CODES = {name.lower(): code for name, code in codes("tc_formula_operation", "TC_FORMULA_").items()}
@@ -31,10 +31,10 @@ class Body:
     """A body of control flow, a ``tc_body``.
 
     Attributes:
-        builder: Who has been told what the body does.
-        symbols: What its symbols are at first, by values of the program around it.
-        following: Which of its own values they are in the next trip; -1 for no change.
-        outputs: The bytes of its outputs, by its own values.
+        builder: The builder that the body has been described to.
+        symbols: The initial values of its symbols, as values of the program around it.
+        following: For each symbol, the value of the body that it takes in the next iteration; -1 for no change.
+        outputs: The bytes of its outputs, as values of the body.
     """
 
     builder: Builder
@@ -45,12 +45,12 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What a result of a loop turns out to be, a ``tc_growth``: rank -1 for a result of known size.
+    """The size of a loop's result, a ``tc_growth``: rank -1 for a result of known size.
 
     Attributes:
-        rank: Dimensions of a carried value or of a row.
-        dims: What they are after a trip, by values of the body.
-        first: What they are without any, by values of the program around it.
+        rank: The rank of a carried value or of a row.
+        dims: The dimensions after an iteration, as values of the body.
+        first: The dimensions without any iteration, as values of the program around it.
     """
 
     rank: int
@@ -72,7 +72,7 @@ class ControlCall:
 
 
 class Builder(Protocol):
-    """Who is told what a program is. Every method raises TargetError for what it refuses."""
+    """The receiver of the description of a program. Every method raises TargetError if it refuses a call."""
 
     def constant(self, array: Array) -> None:
         """Add a constant."""
@@ -90,44 +90,44 @@ class Builder(Protocol):
         """Return a builder for a body, which has the constants of the program around it."""
 
     def finish(self, arena_bytes: int) -> None:
-        """Say that this was all."""
+        """End the description."""
 
 
 @dataclass
 class Described:
-    """What describing a program has shown.
+    """A program with the descriptions of its sizes.
 
     Attributes:
         program: The program.
-        sizes: The values that sizes are; None if they are all numbers.
+        sizes: The descriptions; None if all sizes are numbers.
     """
 
     program: Program
     sizes: Sizes | None = None
 
     def extent(self, size: Size | None) -> Extent:
-        """Return a size as the runtime describes it.
+        """Return a size in the form of the runtime.
 
         Raises:
-            TargetError: If it follows from sizes that the program does not know.
+            TargetError: If it depends on sizes that the program does not know.
         """
         if size is None:
             return -1, -1
         if isinstance(size, int):
             return -1, size
         if self.sizes is None:
-            raise TargetError(f"the size {size} follows from no input", where=self.program.name)
+            raise TargetError(f"the size {size} does not depend on an input", where=self.program.name)
         return self.sizes.value(size), -1
 
 
 def describe(program: Program, constants: Sequence[Array], builder: Builder, is_body: bool = False) -> Described:
-    """Tell a builder what a program is, to the end.
+    """Describe a whole program to a builder.
 
     Args:
         program: The program.
-        constants: Those of the program that everything is a part of.
-        builder: Who is told.
-        is_body: Whether it is a body, the sizes of whose results are asked for.
+        constants: The constants of the outermost program.
+        builder: The receiver of the description.
+        is_body: Whether it is a body, which must tell the sizes of its results.
 
     Raises:
         TargetError: If the program is not valid; the message names the instruction.
@@ -160,7 +160,7 @@ def _append(described: Described, builder: Builder, constants: Sequence[Array], 
         return
     kernel = kernel_named(call.kernel, where)
     given: Mapping[str, Any] = call.params
-    if described.sizes is not None:  # what a run fills in is 0 before
+    if described.sizes is not None:  # parameters that a run fills in are 0 until then
         given = {name: 0 if isinstance(value, Expression) else value for name, value in given.items()}
     builder.append(kernel, [place_of(operand, where) for operand in call.operands], kernel.make_params(given, where))
     if described.sizes is not None:
@@ -170,7 +170,7 @@ def _append(described: Described, builder: Builder, constants: Sequence[Array], 
 def _control_call(
     described: Described, builder: Builder, constants: Sequence[Array], call: Instruction, control: Control, where: str
 ) -> ControlCall:
-    """Return control flow as the runtime describes it, having described its bodies."""
+    """Describe the bodies of control flow, and return it in the form of the runtime."""
     is_loop = call.kernel == "loop"
     specs = control.bodies[0].inputs[2 * is_loop :]
     if call.kernel not in CONTROL_FLOW or len(specs) != len(control.shapes):
@@ -207,7 +207,7 @@ def _control_call(
 
 
 def place_of(operand: Operand, where: str) -> Place:
-    """Return an operand as the runtime describes it.
+    """Return an operand in the form of the runtime.
 
     Raises:
         TargetError: If there is no such space, or a number is larger than the runtime's.
@@ -224,11 +224,11 @@ def place_of(operand: Operand, where: str) -> Place:
 
 
 def _refuse_sizes(program: Program) -> None:
-    """Refuse a program that shows no sizes and depends on some."""
+    """Refuse a program that depends on sizes without having symbols."""
     known = [spec for index, spec in enumerate(program.outputs) if index not in program.grown]
     for spec in (*program.inputs, *known):
         if any(isinstance(dim, Expression) for dim in spec.shape):
-            raise TargetError(f"{spec} depends on sizes that are no dimension of an input", where=program.name)
+            raise TargetError(f"{spec} depends on sizes that are not dimensions of an input", where=program.name)
     if program.arena or program.tables:
         raise TargetError("the arena or a table depends on sizes, and the program has no symbols", where=program.name)
     for index, call in enumerate(program.instructions):
@@ -239,13 +239,13 @@ def _refuse_sizes(program: Program) -> None:
 
 @dataclass
 class Sizes:
-    """The sizes of a program that only a run knows: the numbers of the values that they are.
+    """The descriptions of sizes that are known only at run time, by the numbers of the runtime's values.
 
     Attributes:
         program: A program with symbols.
-        builder: Who is told of them; nothing else has been yet.
-        sources: Of which dimension of which input each symbol is the size, or -1 - i for its element i.
-        dims: The values that dimensions of inputs and outputs are, once all is described.
+        builder: The receiver of the descriptions, which must come first.
+        sources: For each symbol, the input and the dimension that give its size, or -1 - i for the element i.
+        dims: The values of the dimensions of inputs and outputs, at the end of the description.
     """
 
     program: Program
@@ -260,16 +260,16 @@ class Sizes:
         self.builder.tell("symbols", len(self.program.symbols), len(self.program.found))
 
     def value(self, size: Size) -> int:
-        """Return the number of the value that a size is.
+        """Return the number of the runtime value of a size.
 
         Raises:
-            TargetError: If it follows from something that is no size of an input, or is too deeply nested.
+            TargetError: If it depends on something else than sizes of inputs, or is too deeply nested.
         """
         try:
             number = self._formulas.add(size)
         except KeyError as unknown:
             raise TargetError(
-                f"the size {size} follows from {unknown}, which is no dimension of an input", where=self.program.name
+                f"the size {size} depends on {unknown}, which is not a dimension of an input", where=self.program.name
             ) from None
         except RecursionError:
             raise TargetError("a size is too deeply nested", where=self.program.name) from None
@@ -280,7 +280,7 @@ class Sizes:
         return number
 
     def describe_buffers(self) -> None:
-        """Say how large inputs, outputs and the pieces of the arena are, and which words of constants follow."""
+        """Describe the sizes of inputs, outputs and buffers of the arena, and the computed words of constants."""
         program = self.program
         for space, specs in ((lib.TC_INPUT, program.inputs), (lib.TC_OUTPUT, program.outputs)):
             for index, spec in enumerate(specs):
@@ -294,11 +294,11 @@ class Sizes:
             self.builder.tell("piece", self.value(piece.nbytes), piece.above, len(piece.above))
 
     def describe_call(self, call: Instruction, kernel: Kernel) -> None:
-        """Say what of the instruction appended last follows from sizes."""
+        """Describe the parts of the last instruction that depend on sizes."""
         for name, value in call.params.items():
             if isinstance(value, Expression):
                 if kernel.fields.get(name) is not int:
-                    raise TargetError(f'the parameter "{name}" of {call.kernel} is no size', where=self.program.name)
+                    raise TargetError(f'the parameter "{name}" of {call.kernel} is not a size', where=self.program.name)
                 byte = ffi.offsetof(kernel.ctype, name)
                 self.builder.tell("parameter", byte, self.value(value))
         self.describe_offsets(call)
@@ -307,13 +307,13 @@ class Sizes:
             self.builder.tell("finds", call.found.operand, found, most)
 
     def describe_offsets(self, call: Instruction) -> None:
-        """Say which offsets of operands of the instruction appended last follow from sizes."""
+        """Describe the offsets of operands of the last instruction that depend on sizes."""
         for index, operand in enumerate(call.operands):
             if isinstance(operand.offset, Expression):
                 self.builder.tell("offset", index, self.value(operand.offset))
 
     def settle(self, is_body: bool) -> None:
-        """Give the sizes for which the program is checked and its weights are packed.
+        """Describe the remaining sizes, and give typical ones to check the program and pack its weights with.
 
         Args:
             is_body: Whether all sizes of results become values.
@@ -344,6 +344,6 @@ class Sizes:
 
     def _describe_conditions(self) -> None:
         values = [self.value(condition.value) for condition in self.program.conditions]
-        code = _FORMULA_CODES["condition"]  # behind all other formulas, whose numbers they would shift
+        code = _FORMULA_CODES["condition"]  # after all other formulas, whose numbers they would shift
         for index, value in enumerate(values):
             self.builder.tell("formula", code, value, index, 0)

@@ -30,7 +30,7 @@ def make_direct(
     native: NativeProgram, reads: Sequence[int], writes: Sequence[int],
     objects: Sequence[tuple[MakeObjects, int, int]] = (), count: int | None = None,
 ) -> Direct | None:  # fmt: skip
-    """Return the short way to run a program, or None if there is none: it knows no time limit and no control flow.
+    """Return a direct call of a program, or None if there is none; it supports neither timeouts nor control flow.
 
     Args:
         native: The program.
@@ -74,7 +74,7 @@ def make_direct(
 
 
 def _in_values(program: NativeProgram, shape: Sequence[Size]) -> tuple[int, ...]:
-    """Return a shape as the short way reads it: a dimension that is no number as -1 - v for the value v of a run."""
+    """Return a shape in the form of direct calls: a symbolic dimension is -1 - v for the runtime value number v."""
     return tuple([dim if isinstance(dim, int) else -1 - program.dims[dim] for dim in shape])
 
 

@@ -1,4 +1,4 @@
-"""Programs made ready for this machine, and how they run: packed weights, thread pools and contexts."""
+"""Run programs on this machine: packed weights, thread pools and execution contexts."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from tinycomp.symbolic import FARTHEST, Expression, Size, product
 
 
 class Weights:
-    """Packed weights that the programs of one model share: what a change of batch size need not make anew.
+    """Packed weights that the programs of one model share, so that another batch size does not pack them again.
 
-    Programs over the same arrays find each other's packed weights here; what no program uses any more is freed.
+    They are looked up by the arrays that they were packed from, and freed when no program uses them any more.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Weights:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the programs alive share."""
+        """The number of bytes that are shared now."""
         return int(lib.tc_weights_bytes(self.handle))
 
 
@@ -65,14 +65,14 @@ MOST_THREADS = 1024
 class Pool:
     """Threads that share the work of a run, the calling thread among them.
 
-    One run at a time uses them; a run that comes from another thread meanwhile proceeds on that thread alone, with the
-    same bits. In a forked child, whose threads are gone, every run proceeds that way.
+    One run at a time uses them. A run that another thread starts meanwhile uses only that thread, with bit-identical
+    results. So does every run in a forked child, where the threads do not exist.
 
     Args:
-        threads: How many, counting the caller; by default what the process may use.
+        threads: The number of threads, including the caller; by default as many as the process may use.
 
     Raises:
-        TargetError: If that is not a number from 1 to 1024.
+        TargetError: If it is not a number from 1 to 1024.
     """
 
     def __init__(self, threads: int | None = None) -> None:
@@ -95,8 +95,8 @@ class _Context:
     Args:
         handle: The program in the C runtime.
         program: The program.
-        threads: The most that a run uses.
-        beside: Bytes that a run needs beside the program's memory, for the budget in force.
+        threads: The most threads of a run.
+        beside: Bytes that a run needs in addition to the program's memory, for the memory budget.
     """
 
     def __init__(self, handle: Any, program: Program, threads: int, beside: int) -> None:
@@ -114,45 +114,45 @@ class _Context:
             lib.tc_context_supervise(self.handle, lib.tc_python_permits, self._self)
 
     def permits(self, nbytes: int) -> bool:
-        """Tell whether a run may go on whose loops hold so many bytes.
+        """Tell whether a run may continue whose loops hold this many bytes.
 
         Raises:
-            ExecutionError: If its time is up.
-            MemoryLimitError: If that is more than the budget in force allows.
+            ExecutionError: If its timeout is over.
+            MemoryLimitError: If that is more than the memory budget allows.
         """
         check_time(current(), self._where)
-        reserve_bytes(self._beside + nbytes, self._where, "what its loops hold")
+        reserve_bytes(self._beside + nbytes, self._where, "the values of its loops")
         return True
 
 
 _BEYOND = 1 << 48
-"""Bytes that no machine has: what the runtime calls too large."""
+"""More bytes than any machine has, for sizes that the runtime calls too large."""
 _refusals = threading.local()
 
 
 def _keep_refusal(kind: Any, refusal: BaseException, traceback: Any) -> None:
-    """Keep what was raised while the C runtime asked, an interrupt perhaps, until the run has ended."""
+    """Keep an exception that was raised during a callback from the C runtime, until the run has ended."""
     _refusals.last = refusal
 
 
 @ffi.def_extern(error=False, onerror=_keep_refusal)  # type: ignore[untyped-decorator]  # cffi has no types
 def tc_python_permits(owner: Any, nbytes: int) -> bool:
-    """Let control flow in the C runtime ask its context."""
+    """Let control flow in the C runtime ask its context whether it may use more memory."""
     context: _Context = ffi.from_handle(owner)
     return context.permits(nbytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Hold what one kernel call has to do by its definition, an exponential or a comparison counting as one operation.
+    """Hold the work of one kernel call by its definition; an exponential or a comparison counts as one operation.
 
     Attributes:
         flops: Operations on floating-point numbers.
         integer_operations: Operations on all other numbers.
-        read: Bytes of the elements that it has to read, each once.
-        written: Bytes of the elements that it has to write.
-        done: Operations of the algorithm in use, where that gets by with fewer (Winograd); else all of both kinds.
-        algorithm: The algorithm's name, where there is a choice.
+        read: Bytes of the elements that it must read, each counted once.
+        written: Bytes of the elements that it must write.
+        done: Operations of the algorithm in use, which may be fewer (Winograd); otherwise all operations.
+        algorithm: The name of the algorithm, if there are several.
     """
 
     flops: int
@@ -174,15 +174,15 @@ class Work:
 
 
 class LoadedProgram:
-    """A program in the C runtime, with the bodies of its control flow: finished, and ready for contexts.
+    """A finished program in the C runtime, with the bodies of its control flow, for which contexts can be created.
 
-    It is the :class:`~tinycomp.runtime.native.building.Builder` that programs are described to for this process.
+    It is the :class:`~tinycomp.runtime.native.building.Builder` for programs of this process.
 
     Args:
         program: The program.
         isa: An instruction set, or None for the default.
-        weights: Where programs over the same constants find each other's packed weights.
-        cache: What the second-level cache holds, in bytes; 0 for what this machine's does.
+        weights: Packed weights, shared with programs that use the same constants.
+        cache: The size of the second-level cache in bytes; 0 for that of this machine.
     """
 
     def __init__(self, program: Program, isa: str | None, weights: Weights | None, cache: int = 0) -> None:
@@ -199,9 +199,9 @@ class LoadedProgram:
     def of(
         cls, program: Program, isa: str | None = None, weights: Weights | None = None, cache: int = 0
     ) -> tuple[LoadedProgram, Sizes | None]:
-        """Return a program in the C runtime, and the values that its sizes are; None if they are all numbers.
+        """Return a program in the C runtime and, unless all its sizes are numbers, their descriptions.
 
-        It can be made for an instruction set that does not run here, to look at its calls and packed weights.
+        The instruction set may be one that this machine lacks, to inspect the calls and the packed weights.
 
         Raises:
             TargetError: If the program is not valid; the message names the instruction.
@@ -218,12 +218,12 @@ class LoadedProgram:
 
         def destroy(handle: Any) -> None:
             lib.tc_program_destroy(handle)
-            constants.clear()  # not before: shared weights are found by the addresses of these
+            constants.clear()  # only now: shared weights are found by the addresses of the constants
 
         return ffi.gc(out[0], destroy)
 
     def constant(self, array: Array) -> None:
-        """Add a constant, which is kept alive and not copied."""
+        """Add a constant without copying it; the program keeps it alive."""
         buffer = _buffer(array, False)
         self._constants.append(buffer)
         self.tell("add_constant", buffer, array.nbytes, mapping_of(array) is not None)
@@ -235,7 +235,7 @@ class LoadedProgram:
 
     def control(self, call: ControlCall) -> None:
         """Add control flow, whose bodies have been described to builders from :meth:`body`."""
-        kept: list[Any] = []  # what the description points to
+        kept: list[Any] = []  # keeps everything alive that the description points to
 
         def array(kind: str, items: Sequence[Any]) -> Any:
             kept.append(self._array(kind, [*items] or 1))
@@ -292,22 +292,22 @@ class LoadedProgram:
 
 
 class NativeProgram:
-    """A program made ready for this machine; immutable, and safe to run from many threads at once.
+    """A program that is ready to run on this machine; immutable, and safe to run from many threads at once.
 
     Args:
-        program: What to run. Its constants must not change from here on.
-        pool: Threads to share the work with; by default the calling thread does it all.
-        isa: An instruction set from :func:`available_isas`; by default the environment variable ``TINYCOMP_ISA``, or
-            else the best one.
-        weights: Where programs over the same constants find each other's packed weights.
-        beside: Bytes that a run needs beside the memory of this program, for the budget in force.
-        cache: What kernels take the second-level cache to hold, in bytes; 0 for what this machine's does.
+        program: The program. Its constants must not change from here on.
+        pool: Threads that share the work; by default the calling thread does all of it.
+        isa: An instruction set from :func:`available_isas`; by default that of the environment variable
+            ``TINYCOMP_ISA``, or else the best one.
+        weights: Packed weights, shared with programs that use the same constants.
+        beside: Bytes that a run needs in addition to the memory of this program, for the memory budget.
+        cache: The size of the second-level cache that kernels assume, in bytes; 0 for that of this machine.
 
     Raises:
         TargetError: If the program is not valid; the message names the instruction.
         UnsupportedError: If this machine does not run the instruction set.
         MemoryError: If there is no memory for the packed weights.
-        MemoryLimitError: If a run would need more than the budget in force.
+        MemoryLimitError: If a run would need more than the memory budget allows.
     """
 
     def __init__(
@@ -330,7 +330,7 @@ class NativeProgram:
         self._outputs = tuple(each for each in outputs if each[0] not in program.grown)
         self._profiled: _Context | None = None
         self.profiled_sizes: Mapping[str, int] = {}
-        """The sizes by symbol that were profiled last."""
+        """The sizes of the last profile, by symbol."""
         self.pool_handle = pool.handle if pool is not None else ffi.NULL
         self.contexts = [self.new_context()]
         if program.is_symbolic and not program.symbols:  # the inputs have known sizes
@@ -340,17 +340,17 @@ class NativeProgram:
 
     @property
     def dims(self) -> Mapping[Expression, int]:
-        """The numbers of the values that dimensions of inputs and outputs are, where they are no numbers."""
+        """The numbers of the runtime values that hold the symbolic dimensions of inputs and outputs."""
         return {} if self._sizes is None else self._sizes.dims
 
     @property
     def sources(self) -> tuple[tuple[int, int], ...]:
-        """Input and axis that show the size of each symbol, or -1 - i for the element i of the input."""
+        """For each symbol, the input and the axis that give its size, or -1 - i for the element i of the input."""
         return () if self._sizes is None else self._sizes.sources
 
     @property
     def bodies(self) -> Sequence[LoadedProgram]:
-        """The bodies of its control flow, in the order of the instructions that they belong to."""
+        """The bodies of its control flow, in the order of their instructions."""
         return self._loaded.bodies
 
     @property
@@ -392,7 +392,7 @@ class NativeProgram:
             free.append(context)
 
     def _start(self, context: _Context) -> int:
-        """Run in a context, until the time in force is up, and return the status."""
+        """Run in a context, at most until the deadline, and return the status."""
         arguments = self.handle, context.handle, self.pool_handle, context.inputs, context.outputs, context.error
         deadline = current().deadline
         if deadline is None:
@@ -404,10 +404,10 @@ class NativeProgram:
             lib.tc_context_end_after(context.handle, 0.0)
 
     def _grown(self, context: _Context, index: int) -> Array:
-        """Return a copy of an output whose size the last run in a context has shown.
+        """Return a copy of an output whose size the last run in a context has determined.
 
         Raises:
-            ExecutionError: If it does not have the bytes that its dimensions say.
+            ExecutionError: If its bytes do not agree with its dimensions.
         """
         grown, spec = ffi.new("tc_grown *"), self.program.outputs[index]
         rank = lib.tc_context_grown(context.handle, index, grown)
@@ -425,7 +425,7 @@ class NativeProgram:
         return result
 
     def _give_grown(self, context: _Context, outputs: Sequence[Array]) -> None:
-        """Copy the outputs whose size the last run in a context has shown.
+        """Copy the outputs whose sizes the last run in a context has determined.
 
         Raises:
             FeedError: If an array does not have that size.
@@ -441,7 +441,7 @@ class NativeProgram:
             target[...] = result
 
     def call(self, inputs: Sequence[Array]) -> list[Array]:
-        """Run the program on contiguous arrays and return its outputs, fresh arrays.
+        """Run the program on contiguous arrays, and return its outputs in new arrays.
 
         Raises:
             FeedError: If an array does not have the dtype, shape or memory layout that the program expects.
@@ -473,11 +473,11 @@ class NativeProgram:
             free.append(context)
 
     def _ready(self, context: _Context, inputs: Sequence[Array]) -> None:
-        """Make a context ready for the sizes of these arrays.
+        """Prepare a context for the sizes of these arrays.
 
         Raises:
-            FeedError: If the program does not work for them.
-            MemoryLimitError: If they need more memory than the budget in force allows.
+            FeedError: If the program does not work for these sizes.
+            MemoryLimitError: If they need more memory than the budget allows.
         """
         if self._sizes is None:
             return
@@ -515,7 +515,7 @@ class NativeProgram:
         return self._outputs if self._sizes is None else self._sizes.at(context, self._outputs)
 
     def bound(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], None]:
-        """Return a function that runs the program on these arrays, whose memory stays where it is.
+        """Return a function that runs the program on these arrays; their memory must not move.
 
         Raises:
             FeedError: If an array does not have the dtype, shape or memory layout that the program expects.
@@ -552,9 +552,9 @@ class NativeProgram:
         return [seconds[i] for i in range(len(self.program.instructions))]
 
     def work(self, instruction: int) -> Work:
-        """Return what an instruction has to do, as its kernel states it.
+        """Return the work of an instruction, as its kernel states it.
 
-        Where that depends on sizes, it is for those that were profiled last, or else for typical ones.
+        If it depends on sizes, it is for those of the last profile, or else for typical ones.
 
         Raises:
             IndexError: If there is no such instruction.
@@ -574,7 +574,7 @@ class NativeProgram:
     def _expected(
         self, specs: Sequence[BufferSpec], touched: Callable[[Any, int], int], writable: bool
     ) -> tuple[_Expected, ...]:
-        """Return what arrays must look like, having checked that the program stays inside them."""
+        """Check that the program stays inside its arrays, and return their dtypes and shapes for later checks."""
         for index, spec in enumerate(specs):
             size = product(spec.shape) * array_dtype(spec.dtype).itemsize
             told = self._sizes is not None and not (writable and index in self.program.grown)
@@ -591,10 +591,10 @@ class NativeProgram:
         return tuple((i, array_dtype(spec.dtype), spec.shape, writable) for i, spec in enumerate(specs))
 
     def new_context(self) -> _Context:
-        """Return the memory for one more run at a time.
+        """Return the memory of one more concurrent run.
 
         Raises:
-            MemoryLimitError: If it is more than the budget in force allows.
+            MemoryLimitError: If it is more than the budget allows.
         """
         if self._sizes is not None:  # its memory comes with the first sizes
             return _Context(self.handle, self.program, self._threads, self._beside)
@@ -604,7 +604,7 @@ class NativeProgram:
         return _Context(self.handle, self.program, self._threads, self._beside)
 
     def _bind(self, pointers: Any, arrays: Sequence[Array], expected: tuple[_Expected, ...], grown: int = 0) -> None:
-        """Point at the arrays, having checked them. Every run passes here: what is wrong is found out elsewhere."""
+        """Check the arrays and set the pointers to them. It is fast, because every run calls it."""
         if len(arrays) != len(expected) + grown:
             counts = {"expected": str(len(expected) + grown), "found": str(len(arrays))}
             raise FeedError("wrong number of arrays", where=self.program.name, **counts)

@@ -39,7 +39,7 @@ def codes(enum: str, prefix: str) -> dict[str, int]:
 
 
 def raise_error(error: Any, where: str) -> NoReturn:
-    """Raise what a filled ``tc_error`` stands for."""
+    """Raise the exception for a filled ``tc_error``."""
     message = ffi.string(error.message).decode("utf-8", "replace")
     code = error.code
     if code == lib.TC_NO_MEMORY:

@@ -1,4 +1,4 @@
-"""What is known of this machine: instruction sets, vectors, caches, threads, and what a core can do."""
+"""Properties of this machine: instruction sets, vectors, caches, threads, and the peak of a core."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def isa_shape(isa: str) -> IsaShape:
 
 
 def cache_bytes(level: int) -> int:
-    """Return the bytes of a cache of level 1 (data), 2 or 3; what is common where the system does not say."""
+    """Return the bytes of a cache of level 1 (data), 2 or 3; a common size where the system does not tell."""
     return int(lib.tc_cache_bytes(level))
 
 
@@ -140,7 +140,7 @@ def this_machine() -> Machine:
 
 
 def _cpu_name(cpuinfo: Path) -> str:
-    """Return the processor's model name as Linux states it, elsewhere what Python knows of it."""
+    """Return the processor's model name as Linux states it; on other systems, the name that Python knows."""
     try:
         lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

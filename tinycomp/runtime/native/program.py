@@ -1,7 +1,7 @@
 """Programs for the C runtime: flat lists of kernel calls over an arena, as plain data.
 
-A program is what the code generator for the C target produces and what a saved module contains. It names kernels and
-parameters and knows nothing about machines; weights are packed for the instruction set at hand when it is loaded.
+The code generator of the C target produces programs, and saved modules contain them. A program names kernels and their
+parameters and is independent of the machine; when it is loaded, weights are packed for the instruction set there.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ ALGORITHMS = MappingProxyType(
         lib.TC_CONV_WINOGRAD_4: "Winograd F(4x4, 3x3)",
     }
 )
-"""The algorithms of convolutions by their number."""
+"""The algorithms of convolutions by number."""
 
 _EXTENDED_IN_PLACE = MappingProxyType({"cache_append_f32": (0, 1), "tensor_scatter": (0, 1)})
-"""Kernels that copy nothing where two operands, a result and what it goes on from, are the same memory: which two."""
+"""Kernels that extend an operand in place if it shares memory with the result: the indices of result and operand."""
 
 SPAN = "uint64"
 """The type of a text in a program: a span of a heap of bytes."""
 CONTROL_FLOW = ("if", "loop")
-"""Instructions that are no kernel calls, in the order of their codes."""
+"""Instructions other than kernel calls, in the order of their codes."""
 SPACES = ("none", "input", "output", "constant", "arena")
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """Where one operand of a kernel call lives.
+    """The place of one operand of a kernel call.
 
     Args:
         space: One of ``none`` (absent), ``input``, ``output``, ``constant`` and ``arena``.
-        index: Which input, output or constant; 0 for the arena.
-        offset: In bytes from the start of that buffer.
+        index: The number of the input, output or constant; 0 for the arena.
+        offset: Bytes from the start of that buffer.
     """
 
     space: str
@@ -70,12 +70,12 @@ ABSENT = Operand("none")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A size that an instruction finds out, such as how many boxes remain; what is behind it may follow from that.
+    """A size that an instruction determines, such as how many boxes remain; later instructions may depend on it.
 
     Args:
-        symbol: What the size is called in expressions.
-        operand: Which operand of the instruction holds it then: an int64 in the arena.
-        most: No more than that, a size that follows from those of the inputs.
+        symbol: The name of the size in expressions.
+        operand: The operand of the instruction that receives the size, an int64 in the arena.
+        most: An upper bound, which depends only on the sizes of the inputs.
     """
 
     symbol: str
@@ -88,18 +88,18 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What an instruction runs that is no kernel call: ``if`` one of two bodies, ``loop`` one body again and again.
+    """Control flow: ``if`` runs one of two bodies, ``loop`` runs one body repeatedly.
 
-    The operands of ``if`` are the condition, what the bodies read, and the results; those of ``loop`` the trip count
-    and the condition (both may be absent), the carried values, what the body reads besides, and the results: carried
-    values, then rows of all trips one behind the other. A body of ``loop`` takes the number of the trip and the
-    condition before the others, and gives whether to go on before its results.
+    The operands of ``if`` are the condition, the values that the bodies read, and the results. Those of ``loop`` are
+    the trip count and the condition (both may be absent), the carried values, the other values that the body reads, and
+    the results: the carried values, then the concatenated rows of all iterations. The inputs of a ``loop`` body begin
+    with the number of the iteration and the condition, and its outputs with whether to continue.
 
     Args:
-        bodies: Programs whose constants are those of the program around them.
-        carried: How many values a trip hands to the next one.
-        shapes: Those of carried values at first, and of what the bodies read besides.
-        results: Bytes of the results; None where only a run shows them: such a result is an output.
+        bodies: Programs that use the constants of the program around them.
+        carried: How many values an iteration passes to the next one.
+        shapes: The initial shapes of the carried values, and the shapes of the other values that the bodies read.
+        results: Bytes of the results; None for an output whose size is known only after a run.
     """
 
     bodies: tuple[Program, ...]
@@ -117,9 +117,9 @@ class Instruction:
         operands: One per letter of the kernel's signature; absent ones are :data:`ABSENT`.
         params: Every field of the kernel's parameter struct.
         source: Names of the model's nodes that this call computes.
-        macs: Multiply-adds that the call does, for reports.
-        found: The size that it finds out, if it does.
-        control: The bodies of ``if`` and ``loop``, which are no kernels.
+        macs: Multiply-adds of the call, for reports.
+        found: The size that it determines, if any.
+        control: The bodies of ``if`` and ``loop``; None for a kernel call.
     """
 
     kernel: str
@@ -132,7 +132,7 @@ class Instruction:
 
     @property
     def depends_on_sizes(self) -> bool:
-        """Whether some part of it follows from the sizes of a run."""
+        """Whether a part of it depends on sizes known only at run time."""
         parts: list[Any] = [*self.params.values(), *[operand.offset for operand in self.operands]]
         if self.control is not None:
             parts += [*[dim for shape in self.control.shapes for dim in shape], *self.control.results]
@@ -149,11 +149,11 @@ class BufferSpec:
     """Name, dtype and shape of a program's input or output; the buffer is row-major and contiguous.
 
     Args:
-        name: For messages.
-        dtype: Of the elements.
+        name: The name in messages.
+        dtype: The type of the elements.
         shape: The dimensions.
-        elements: Of an input, by place the names of the elements that are sizes of the run, None for one that is not.
-            Such an input is of int32 or int64, and its shape is known.
+        elements: For an input of int32 or int64 and known shape whose elements are sizes: the symbol of each element,
+            or None for one that is not a size.
     """
 
     name: str
@@ -167,11 +167,11 @@ class BufferSpec:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """An output that lies in the arena when a run ends, since its size follows from what that finds out.
+    """An output that is in the arena at the end of a run, because the run determines its size.
 
     Args:
-        output: Which one.
-        place: Where in the arena.
+        output: The number of the output.
+        place: Its place in the arena.
     """
 
     output: int
@@ -180,16 +180,15 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Which inputs and outputs of a program are texts: spans of heaps, in the place of arrays of texts.
+    """The inputs and outputs of a program that are texts: arrays of spans, each a part of a heap of bytes.
 
-    Two more inputs are behind those of the caller: the heap of all texts that come in, and two int64, how many bytes
-    they have together and how many the longest one has. A heap that the program makes itself, for texts that go out, is
-    an output behind those of the caller.
+    Two inputs follow those of the caller: the heap of all incoming texts, and two int64, the number of bytes of all
+    texts and of the longest one. A heap that the program fills with new texts is an output after those of the caller.
 
     Args:
-        inputs: Which inputs are spans of the heap that comes in.
-        outputs: Which outputs are spans, and of which heap: the number of an output, or -1 for the one that comes in.
-        prefix: What every heap begins with: the texts that the program itself knows.
+        inputs: The inputs that are spans of the incoming heap.
+        outputs: The outputs that are spans, each with its heap: the number of an output, or -1 for the incoming heap.
+        prefix: The bytes at the beginning of every heap: the constant texts of the program.
     """
 
     inputs: tuple[int, ...]
@@ -207,11 +206,11 @@ class Block:
     """A buffer in the arena of a program whose sizes are numbers.
 
     Args:
-        offset: Where it lies.
+        offset: Its first byte.
         nbytes: Its size.
-        first: The first instruction that touches it.
-        last: The last one.
-        over: Which of the program's buffers it may overlap, since the bytes of that are dead when it is written there.
+        first: The first instruction that uses it.
+        last: The last instruction that uses it.
+        over: The buffer that it may overlap, because it is written only where the bytes of that one are dead.
     """
 
     offset: int
@@ -223,11 +222,11 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class ArenaBuffer:
-    """A piece of a symbolic program's arena.
+    """A buffer in the arena of a program with symbolic sizes.
 
     Args:
         nbytes: Its size.
-        above: The buffers behind whose ends it must begin.
+        above: The buffers after whose ends it must begin.
     """
 
     nbytes: Size
@@ -236,12 +235,12 @@ class ArenaBuffer:
 
 @dataclass(frozen=True, slots=True)
 class TableWord:
-    """An int64 word of a constant that a run fills in.
+    """An int64 word of a constant that is computed from the sizes of a run.
 
     Args:
-        constant: Which constant.
-        word: Which of its words.
-        value: What is written there.
+        constant: The number of the constant.
+        word: The number of the word in it.
+        value: The value of the word.
     """
 
     constant: int
@@ -251,12 +250,12 @@ class TableWord:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What sizes must fulfil for a symbolic program to work.
+    """A condition on the sizes of a run of a symbolic program.
 
     Args:
-        value: A number that must be 0.
-        text: What is wrong where it is not.
-        node: The node that demands it.
+        value: A value that must be 0.
+        text: The message for any other value.
+        node: The node that needs the condition.
     """
 
     value: Size
@@ -269,24 +268,23 @@ class Program:
     """A flat list of kernel calls with the memory they need.
 
     Args:
-        name: For messages and reports.
-        inputs: The buffers that a caller hands in, in order.
-        outputs: The buffers that a caller hands in to be written, in order.
+        name: The name in messages and reports.
+        inputs: The buffers that the caller provides to be read, in order.
+        outputs: The buffers that the caller provides to be written, in order.
         constants: C-contiguous arrays; they must not change while the program is in use.
-        arena_bytes: Size of the memory for everything in between.
-        instructions: Executed in order.
-        arena_bound: The most bytes of the arena that are in use during one instruction: no plan could do with fewer.
-            0 where nobody has counted.
-        left: The outputs that lie in the arena when a run ends.
-        arena: The pieces of the arena where sizes are known only in a run; arena operands then name one by index.
-        tables: The words of constants that follow from sizes.
-        conditions: What sizes must fulfil.
-        setup: How many of the first instructions follow from sizes alone, and run only where these are new.
-        blocks: The buffers in the arena where all sizes are numbers; empty where nobody has noted them.
-        texts: Which inputs and outputs are texts, if there are any.
+        arena_bytes: The size of the arena, which holds all intermediate values.
+        instructions: The instructions in the order of execution.
+        arena_bound: A lower bound of the arena: the most bytes in use during one instruction. 0 if it is unknown.
+        left: The outputs that are in the arena at the end of a run.
+        arena: The buffers of the arena if sizes are known only at run time; arena operands then name one by index.
+        tables: The words of constants that are computed from sizes.
+        conditions: The conditions on sizes.
+        setup: How many of the first instructions depend on sizes alone, and run only for new sizes.
+        blocks: The buffers of the arena if all sizes are numbers; empty if they are unknown.
+        texts: The inputs and outputs that are texts, if there are any.
 
-    A program whose inputs have dimensions that are no numbers serves all sizes: parameters, offsets and sizes of
-    buffers may then be expressions over its symbols, which every run evaluates.
+    A program with symbolic dimensions works for all sizes: parameters, offsets and sizes of buffers may be expressions
+    over its symbols, which every run evaluates.
     """
 
     name: str
@@ -306,12 +304,12 @@ class Program:
 
     @functools.cached_property
     def symbols(self) -> tuple[str, ...]:
-        """Return the names of the sizes that a run reads off its inputs (whole dimensions and elements of some)."""
+        """Return the names of the sizes that a run reads off its inputs, from their dimensions and elements."""
         return tuple(self.sources)
 
     @functools.cached_property
     def sources(self) -> Mapping[str, tuple[int, int]]:
-        """Return where a run reads each of the symbols (the input, and its axis, or -1 - i for the element i)."""
+        """Return the place of each symbol: the number of an input, and an axis, or -1 - i for the element i."""
         sources: dict[str, tuple[int, int]] = {}
         for index, spec in enumerate(self.inputs):
             for axis, dim in enumerate(spec.shape):
@@ -325,7 +323,7 @@ class Program:
 
     @functools.cached_property
     def found(self) -> tuple[str, ...]:
-        """The names of the sizes that instructions find out, in their order."""
+        """The names of the sizes that instructions determine, in order."""
         return tuple([call.found.symbol for call in self.instructions if call.found is not None])
 
     @property
@@ -445,7 +443,7 @@ class Program:
         width = len(str(len(self.instructions)))
         for i, call in enumerate(self.instructions):
             if i == self.setup and i:
-                lines.append(f"  {'':{width}} -- what is above runs only where sizes are new")
+                lines.append(f"  {'':{width}} -- the calls above run only for new sizes")
             operands = ", ".join(map(str, call.operands))
             params = " ".join(f"{name}={_number(value)}" for name, value in call.params.items())
             found = f" {call.found}" if call.found else ""
@@ -457,7 +455,7 @@ class Program:
 
 
 def _alike(program: Program, source: int, target: int) -> bool:
-    """Tell whether an input and an output may be arrays of one kind; where sizes decide it, a run must look."""
+    """Tell whether an input and an output may have the same dtype and shape; if that depends on sizes, a run checks."""
     before, after = program.inputs[source], program.outputs[target]
     if before.dtype != after.dtype or len(before.shape) != len(after.shape):
         return False
@@ -466,7 +464,7 @@ def _alike(program: Program, source: int, target: int) -> bool:
 
 
 def _written_once(program: Program, target: Operand) -> bool:
-    """Tell whether one call alone writes an output."""
+    """Tell whether exactly one call writes an output."""
     writes = 0
     for call in program.instructions:
         letters = kernel_named(call.kernel, program.name).signature.lower()
@@ -510,7 +508,7 @@ def _spec_to_dict(spec: BufferSpec) -> dict[str, Any]:
 def _spec_from_dict(data: Mapping[str, Any]) -> BufferSpec:
     spec = TensorSpec.from_dict(data)
     if spec.numpy_dtype is None or spec.numpy_dtype.hasobject or spec.shape is None or None in spec.shape:
-        raise ValueError(f"{spec} is no buffer")
+        raise ValueError(f"{spec} is not a buffer")
     elements = tuple([None if name is None else str(name) for name in data.get("elements", ())])
     shape = tuple([_size_from_json(dim) for dim in spec.shape])
     if elements and (spec.dtype not in ("int32", "int64") or product(shape) != len(elements)):
@@ -534,34 +532,34 @@ def _texts_from_dict(data: Mapping[str, Any]) -> Texts:
 
 
 def _check_texts(program: Program) -> None:
-    """Refuse texts that are no spans, and heaps that are none."""
+    """Refuse texts that are not spans, and heaps that are not heaps."""
     texts = program.texts
     if texts is None:
         return
     if len(program.inputs) < 2:
-        raise ValueError("texts come in, and no heap")
+        raise ValueError("there are texts but no heap")
     heap, sizes = program.inputs[-2:]
     named = len(sizes.elements) == 2 and all(name is not None for name in sizes.elements)
     if (heap.dtype, len(heap.shape), sizes.dtype, sizes.shape) != ("uint8", 1, "int64", (2,)) or not named:
-        raise ValueError(f"{heap} and {sizes} are no heap and its sizes")
+        raise ValueError(f"{heap} and {sizes} are not a heap and its sizes")
     first = len(program.outputs) - len(texts.heaps)
     if texts.heaps != frozenset(range(first, len(program.outputs))):
         raise ValueError(f"heaps {sorted(texts.heaps)} of {len(program.outputs)} outputs")
     for index in texts.heaps:
         spec = program.outputs[index]
         if (spec.dtype, len(spec.shape)) != ("uint8", 1):
-            raise ValueError(f"{spec} is no heap")
+            raise ValueError(f"{spec} is not a heap")
     places = [(program.inputs[:-2], texts.inputs), (program.outputs[:first], [index for index, _ in texts.outputs])]
     for specs, spans in places:
         if len(set(spans)) < len(spans):
             raise ValueError(f"spans {spans} are named twice")
         for index in spans:
             if not 0 <= index < len(specs) or specs[index].dtype != SPAN or specs[index].elements:
-                raise ValueError(f"{index} is no number of spans")
+                raise ValueError(f"{index} is not the index of spans")
 
 
 def _check_found(program: Program) -> None:
-    """Refuse sizes with the name of another one, and outputs that nothing leaves behind."""
+    """Refuse two sizes of one name, and unknown outputs."""
     names = (*program.symbols, *program.found)
     if len(set(names)) < len(names):
         raise ValueError(f"a size is found twice: {', '.join(names)}")

@@ -1,4 +1,4 @@
-"""Records of plans for the C runtime alone: what ``tc_module_open`` of ``tinycomp_run.h`` reads instead of the JSON.
+"""Records of plans for programs without Python: ``tc_module_open`` of ``tinycomp_run.h`` reads them, not the JSON.
 
 The member ``native.bin`` of a saved module holds the calls that build its programs (:mod:`.building`) and how these
 follow each other, as numbers of 64 bits, least significant byte first. Texts and bytes are their length and then they
@@ -206,7 +206,7 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class ModuleRecord:
-    """Hold what a module is around its programs.
+    """Hold the parts of a module other than its programs.
 
     Attributes:
         inputs: What it takes.
@@ -246,7 +246,7 @@ def _extent(described: Described | None, size: Size) -> Extent:
 
 
 class _RecordingBuilder:
-    """The :class:`~.building.Builder` that writes down what it is told."""
+    """The :class:`~.building.Builder` that records the description of a program."""
 
     def __init__(self, recorder: Recorder, program: Program, constants: Sequence[str], read: frozenset[int]) -> None:
         self._recorder, self._constants, self._read = recorder, constants, read

@@ -38,7 +38,7 @@ class TextBorder:
         """Return the inputs for contiguous arrays; None if their heap would be larger than a limit.
 
         Raises:
-            FeedError: If an element is no text, or the texts are too long for one heap.
+            FeedError: If an element is not a text, or the texts are too long for one heap.
             MemoryLimitError: If a heap is more than the budget in force allows.
         """
         total = longest = 0
@@ -68,7 +68,7 @@ class TextBorder:
         except TypeError as error:
             place, found = error.args
             raise FeedError(
-                "an element is no text", where=f'{self._where}, "{self._names[index]}"', expected="str",
+                "an element is not a text", where=f'{self._where}, "{self._names[index]}"', expected="str",
                 found=f"{type(found).__name__} at {np.unravel_index(place, texts.shape) if texts.shape else ()}",
                 hint="Convert it first, for instance with array.astype(str).",
             ) from None  # fmt: skip
@@ -92,7 +92,7 @@ class TextBorder:
             try:
                 _texts.decode(outputs[index], inputs[-2] if heap < 0 else outputs[heap], texts)
             except ValueError as error:  # of which UnicodeDecodeError is one
-                raise ExecutionError("a result is no text", where=self._where, found=str(error)) from error
+                raise ExecutionError("a result is not a valid text", where=self._where, found=str(error)) from error
             results[index] = texts
         return results
 

@@ -1,7 +1,7 @@
 """The C target: NHWC kernels with packed weights and fused epilogues, run by the runtime in ``runtime_c/``.
 
-A rule per operator (check, layout, lowering) stands in the family files, which :mod:`families` imports as they are
-needed; :mod:`composites` lists what runs fused.
+Each operator has a rule (check, layout, lowering) in a file of its family; :mod:`families` imports these files as they
+are needed. :mod:`composites` lists the fused patterns.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tinycomp.targets.c.tuning.choices import choose
 from tinycomp.targets.common.checks import Check, Verdict, all_of
 
 _WITH_BODIES = frozenset(heads(FAMILIES["ops.control_flow"]))
-"""Operators that the target takes with their bodies, if it takes all that is in these."""
+"""Operators that the target takes together with their bodies, if it takes every node in these."""
 
 
 def _known_dtypes(node: Node) -> Verdict:
-    """Check that there is no operand of which nobody knows what its elements are."""
+    """Check that the element type of every operand is known."""
     for index, value in enumerate(node.inputs):
         if value is not None and value.dtype == UNKNOWN_DTYPE:
             return reject(f'the element type of operand {index} ("{value.name}") is unknown')
@@ -35,7 +35,7 @@ def _known_dtypes(node: Node) -> Verdict:
 
 
 def _accepts(node: Node) -> Verdict:
-    """Tell whether the target takes a node of a body, which runs where the node around it does."""
+    """Tell whether the target takes a node in the body of another one, which it would then run as well."""
     if node.is_composite and node.target is not None:
         return node.target == "c" or reject(f"it belongs to {node.target}")
     key = node.domain, node.op
@@ -45,7 +45,7 @@ def _accepts(node: Node) -> Verdict:
 
 
 def _check_of(domain: str, name: str) -> Check:
-    """Return the check of an operator, which imports its family when it is first asked about a node."""
+    """Return the check of an operator, which imports the family of the operator at its first call."""
 
     @functools.cache
     def made() -> Check:
@@ -70,7 +70,7 @@ def _make_target() -> Target:
     target.widens_half = True
     add_composites(target)
     for domain, name in TABLE:
-        if domain != COMPOSITE:  # those have been taken by their own checks
+        if domain != COMPOSITE:  # composites have checks of their own
             target.op(f"{domain}::{name}" if domain else name)(_check_of(domain, name))
 
     @target.codegen

@@ -119,7 +119,7 @@ def _fits(check: Check, channel_axis: int = -1) -> Callable[[Match], Verdict]:
 
 
 def _adds(match: Match, anchor: Node, channel_axis: int) -> Verdict:
-    """Tell whether what is added to a product is a bias per channel and one residual at most."""
+    """Tell whether the addends of a product are at most a bias per channel and one residual."""
     factor = anchor.optional_operand(1)
     if anchor.op == "MatMul" and factor is not None and factor.rank == 1:
         return reject("the second operand is a vector, so the result has no channels")

@@ -1,4 +1,4 @@
-"""The lowering rules of the C target by operator; a family file is imported when one of its operators is asked for."""
+"""The lowering rules of the C target by operator; the file of a family is imported when one of its rules is needed."""
 
 from __future__ import annotations
 
@@ -67,4 +67,4 @@ not ONNX's own."""
 TABLE = LazyTable[tuple[str, str], LoweringRule](
     __package__, {family: heads(ops) for family, ops in FAMILIES.items()}, lambda module: module.FAMILY.by_op
 )
-"""The rule of every operator by domain and name."""
+"""The rules of all operators by domain and name."""

@@ -1,4 +1,4 @@
-"""The options of the C target, and what its code generator makes of them for the regions of one plan."""
+"""The options of the C target, and the settings that its code generator derives from them for one plan."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Requantize = Literal["float", "fixed_point"]
 """How integer sums become 8-bit numbers: by a float32 factor, or by TFLite's 31-bit multiplier and shift."""
 
 Memory = Literal["fast", "least"] | int
-"""What the memory of values between calls is planned for: caches, as few bytes as possible, or so many bytes."""
+"""The aim of memory planning: speed, as few bytes as possible, or at most a number of bytes."""
 
 Precision = Literal["f32", "bf16"]
 """What the factors of products and convolutions may be rounded to; sums are float32."""
 
 Measured = Mapping[str, Mapping[str, float]]
-"""Seconds by candidate, by problem: what a tuning log says for the machine, instruction set and threads at hand."""
+"""Seconds by candidate, by problem: the entries of a tuning log for this machine, instruction set and thread count."""
 
 EXTRA_WEIGHT_BYTES = 256 << 20
 """Bytes that the packed weights of one plan may take beyond those of the most compact algorithms."""
@@ -53,7 +53,7 @@ class COptions:
     requantize: Requantize = "float"
     memory: Memory = field(default="fast", metadata={"form": "fast|least|BYTES"})
     precision: Precision = "f32"
-    tuning: Any = field(default=None, metadata={"form": "FILE", "saved": False})
+    tuning: Any = field(default=None, metadata={"form": "FILE", "saved": False, "file": True})
 
     @property
     def rounds(self) -> bool:
@@ -62,18 +62,18 @@ class COptions:
 
     @property
     def tolerance(self) -> Tolerance | None:
-        """What regions may differ by from the numpy kernels; None for what is usual."""
+        """The tolerance of comparisons with the numpy kernels; None for the target's default."""
         return Tolerance(rtol=0.05, atol=1e-3) if self.rounds else None
 
     def for_plan(self, threads: int) -> Settings:
-        """Return the settings for a plan that runs on so many threads.
+        """Return the settings for a plan that runs on this many threads.
 
         Raises:
             TuningError: If the tuning log cannot be read.
         """
         measured: Measured = {}
         if self.tuning is not None:
-            from tinycomp.targets.c.tuning.log import applicable  # not before: few have a log
+            from tinycomp.targets.c.tuning.log import applicable  # imported here: few have a log
 
             measured = applicable(self.tuning, default_isa(), threads)
         return Settings(

@@ -77,7 +77,7 @@ def settled(*operands: int) -> Check:
         for index in operands:
             value = node.inputs[index] if index < len(node.inputs) else None
             if value is not None and not is_known(value) and (value.contents is None or None in value.contents):
-                return reject(f'operand {index} ("{value.name}") is no constant and does not follow from sizes')
+                return reject(f'operand {index} ("{value.name}") is not a constant and is not computed from sizes')
         return True
 
     return check

@@ -44,7 +44,7 @@ class EthosUOptions:
     accelerator: Accelerator = "ethos-u55-128"
     system_config: str = ""
     memory_mode: str = ""
-    config: str = field(default="", metadata={"form": "FILE", "saved": False})
+    config: str = field(default="", metadata={"form": "FILE", "saved": False, "file": True})
     optimise: Literal["Performance", "Size"] = "Performance"
     python: str = field(default="", metadata={"saved": False})
 

@@ -368,7 +368,7 @@ def max_pool_fits(node: Node) -> Verdict:
         return reject(f"a pool of {len(kernel)} spatial axes, not 1 or 2")
     if any(d != 1 for d in node.attrs.get("dilations", ())):
         return reject("MAX_POOL2D has no dilations")
-    return len(node.used_outputs()) == 1 or reject("MAX_POOL2D gives no indices")
+    return len(node.used_outputs()) == 1 or reject("MAX_POOL2D returns no indices")
 
 
 def emit_max_pool(emit: Emitter, node: Node) -> None:

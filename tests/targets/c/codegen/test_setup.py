@@ -39,7 +39,7 @@ def test_what_follows_from_sizes_comes_first():
     assert {name for call in program.instructions[: program.setup] for name in call.source} >= {"positions"}
     assert not {"scores", "masked"} & {s for call in program.instructions[: program.setup] for s in call.source}
     assert program.setup >= 1
-    assert "what is above runs only where sizes are new" in program.to_text()
+    assert "the calls above run only for new sizes" in program.to_text()
 
 
 def test_known_sizes_need_no_setup():

@@ -27,7 +27,7 @@ WEIGHTS = floats(4, 3, 3, 3, seed=1)
 DEEP = floats(*(1,) * 7, 2, 3)
 VOLUME = floats(1, 2, 3, 4, 5)
 
-UNSETTLED = 'operand {0} ("x{0}") is no constant and does not follow from sizes'
+UNSETTLED = 'operand {0} ("x{0}") is not a constant and is not computed from sizes'
 REFUSED: list[tuple[Case, str]] = [
     (Case("Sum", [floats(3)] * 12), "12 operands; a kernel takes 11"),
     (Case("Add", [DEEP, DEEP]), '"x0" has rank 9, more than 8'),
@@ -35,7 +35,7 @@ REFUSED: list[tuple[Case, str]] = [
     (Case("Conv", [IMAGE, WEIGHTS]), 'operand 1 ("x1") is not a constant'),
     (
         Case("BitCast", [of_dtype(floats(3), "int4")], {"to": 21}, opset=26, onnxruntime=False),
-        "elements of int4 are no whole bytes",
+        "elements of int4 are not whole bytes",
     ),
     (
         Case("BitCast", [integers(3, dtype="uint8")], {"to": 9}, opset=26, onnxruntime=False),

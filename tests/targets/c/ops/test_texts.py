@@ -199,7 +199,7 @@ NORMALIZED = chain(helper.make_node("StringNormalizer", ["x"], ["y"], case_chang
 def test_what_is_no_text_is_refused() -> None:
     x = texts("a", "b")
     x[1] = 7
-    with pytest.raises(FeedError, match='"x": an element is no text; expected str; found int at'):
+    with pytest.raises(FeedError, match='"x": an element is not a text; expected str; found int at'):
         tinycomp.compile(NORMALIZED)(x)
 
 
@@ -261,5 +261,5 @@ def test_spans_that_leave_their_heap_are_no_results() -> None:
     border = TextBorder(step.run.program, step.run.program.texts)
     inputs, heap = border.encode([texts("ab")]), np.frombuffer(b"ab\xff", np.uint8)
     for start, length in ((3, 1), (0, 4), (2**32 - 1, 2**32 - 1), (2, 1)):
-        with pytest.raises(ExecutionError, match="a result is no text"):
+        with pytest.raises(ExecutionError, match="a result is not a valid text"):
             border.decode(inputs, [np.array([start + (length << 32)], np.uint64), heap])

@@ -72,7 +72,7 @@ class Ref(NamedTuple):
 
 @dataclass(frozen=True)
 class StridedInput:
-    """An input that is no value of the region.
+    """An input that is not a value of the region.
 
     Attributes:
         view: Its lowest element.

@@ -1,6 +1,7 @@
-"""Building a program: buffers with aliases, kernel calls, and at the end one planned arena.
+"""Emit a program: buffers with aliases, kernel calls, and at the end one planned arena.
 
-What code generation makes by the thousand and keeps to itself is not frozen: that would take three times as long.
+The dataclasses that code generation creates by the thousand are not frozen, because creating them would take three
+times as long.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ from tinycomp.targets.common.checks import sized_type
 Params = Mapping[str, float | Size]
 
 OWN_BLOCKS: Params = MappingProxyType({"block_rows": 0, "panel_order": 0})
-"""Parameters of a product whose blocks the kernel shapes itself, on the machine where it runs."""
+"""Parameters of a product that leave the shape of its blocks to the kernel, on the machine where it runs."""
 
 
 MAX_RANK = 8
@@ -74,8 +75,8 @@ class Buffer:
     Attributes:
         nbytes: Its size.
         space: Where it lives; ``"arena"`` buffers get an offset at the end.
-        index: Which input, output or constant.
-        array: What a constant holds; None where a run fills it in.
+        index: The number of the input, output or constant.
+        array: The contents of a constant; None for all other buffers.
     """
 
     nbytes: Size
@@ -86,7 +87,7 @@ class Buffer:
 
 @dataclass(eq=False, slots=True)
 class View:
-    """A place inside a buffer.
+    """A position inside a buffer.
 
     Attributes:
         buffer: The buffer.
@@ -107,11 +108,11 @@ class View:
 
 @dataclass(eq=False, slots=True)
 class Strided:
-    """Elements that lie somewhere with gaps or in another order.
+    """A tensor in memory with gaps or in another order.
 
     Attributes:
         view: The place of the first element.
-        strides: Elements between neighbours along each logical dimension; never negative.
+        strides: The distance, in elements, between neighbours along each logical dimension; never negative.
     """
 
     view: View
@@ -133,10 +134,10 @@ class Call:
 
 @dataclass(frozen=True, eq=False)
 class Heap:
-    """Where texts lie.
+    """A heap that holds the bytes of texts.
 
     Attributes:
-        view: The heap.
+        view: Its place.
         nbytes: Its size.
     """
 
@@ -145,23 +146,23 @@ class Heap:
 
 
 Over = Mapping[Buffer, tuple[Buffer, int]]
-"""By buffer another one in whose memory it lies, and how many bytes it begins before that."""
+"""For a buffer that overlaps another one: that buffer, and how many bytes earlier it begins."""
 Rewrite = Callable[[Sequence[Call], Callable[[np.ndarray], View]], tuple[list[Call], Over]]
-"""Makes other calls of those of a program, and says what lies in place; the second argument stores an array in it."""
+"""Rewrites the calls of a program, and returns which buffers may overlap; the second argument stores a constant."""
 
 
 @dataclass
 class Emitter:
-    """Collects the kernel calls of one region.
+    """Collect the kernel calls of one region.
 
     Args:
         graph: The region's graph: every dimension is a number or an expression, and layouts are assigned.
-        settings: What the user asks of the compilation.
-        most: The most that sizes may be which a run finds out, by their symbols.
-        known: The texts that the program knows.
-        derived: Where other forms of values lie that several calls read, by whatever names them.
+        settings: The options of the compilation.
+        most: The upper bounds, by symbol, of sizes that a run determines.
+        known: The constant texts of the program.
+        derived: Derived forms of values that several calls share, by a key of the caller's choice.
         lower_body: Makes the program of a body, given its graph and a name.
-        outer: Of a body: what holds the constants of everything.
+        outer: For a body, the emitter of the program around it, which holds all constants.
     """
 
     graph: Graph
@@ -191,7 +192,7 @@ class Emitter:
             self._views[value] = View(Buffer(nbytes(tensor(value.type)), "input", index))
 
     def view(self, value: Value) -> View:
-        """Return where a value lies, placing it on first use, and before it the results of Concat that it lies in."""
+        """Return the place of a value; on first use, place it, after the results of Concat that contain it."""
         found = self._views.get(value)
         if found is not None:
             return found
@@ -204,7 +205,7 @@ class Emitter:
         return self._views[value]
 
     def _show(self, value: Value) -> None:
-        """Place a value, and write there what is left to write."""
+        """Place a value, and emit the calls that were postponed until now."""
         if value.const is not None:
             is_text = value.dtype == DTYPE
             self._views[value] = self.constant(self.known.spans(value.const) if is_text else in_memory_order(value))
@@ -217,7 +218,7 @@ class Emitter:
             self._unwritten.pop(value)()
 
     def _place(self, value: Value) -> View:
-        """Return a slice of a Concat's result if that is how the value lies there, otherwise memory of its own."""
+        """Return the slice of a Concat's result if the value can be computed there as it is, else a new buffer."""
         part = self.joined(value)
         if part is not None and lies_as(tensor(value.type), part.strides):
             return part.view
@@ -250,23 +251,23 @@ class Emitter:
         return Strided(self.view(concat.output).at(start * steps[axis] * numpy_dtype(whole.dtype).itemsize), steps)
 
     def postpone(self, value: Value, source: Strided, move: Callable[[], None]) -> None:
-        """Leave the elements of ``value`` where they are until somebody needs them in its own memory order.
+        """Leave the elements of ``value`` where they are until a call needs them in the value's own memory order.
 
         Args:
-            value: A value that only moves data.
-            source: Where its elements lie now.
+            value: The result of an operator that only moves data.
+            source: The current place of its elements.
             move: Emits the copy into ``view(value)``, which has been placed by then.
         """
         assert value not in self._views, value
         self._postponed[value] = (source, move)
 
     def postpone_writing(self, value: Value, write: Callable[[], None]) -> None:
-        """Let ``write`` emit the calls that make a value when somebody reads it, if anybody does."""
+        """Let ``write`` emit the calls that compute a value as soon as another call reads it, if one ever does."""
         assert value not in self._views, value
         self._unwritten[value] = write
 
     def strided(self, value: Value, adjacent: bool = True) -> Strided:
-        """Return where the elements of a value lie, for kernels that take strides.
+        """Return the place and strides of a value, for kernels that take strides.
 
         Args:
             value: The value; it is moved into its own memory order if the kernel could not read it where it is.
@@ -280,11 +281,11 @@ class Emitter:
         return Strided(self.view(value), strides(tensor(value.type)))
 
     def is_placed(self, value: Value) -> bool:
-        """Tell whether something was written, or will be, where ``value`` lies."""
+        """Tell whether ``value`` has a place already."""
         return value in self._views
 
     def constant(self, array: np.ndarray) -> View:
-        """Return where a constant array lies; the same array is stored once."""
+        """Return the place of a constant array; the same array is stored once."""
         key = id(array)
         if key not in self._constants:
             stored = np.ascontiguousarray(array)
@@ -292,7 +293,7 @@ class Emitter:
         return View(self._constants[key][0])
 
     def table(self, words: Sequence[Size | np.int64]) -> View:
-        """Return where int64 words lie that a kernel reads; those that are expressions are filled in by every run."""
+        """Return the place of int64 words for a kernel to read; every run fills in those that are expressions."""
         array = np.array([0 if isinstance(word, Expression) else word for word in words], np.int64)
         place = self.constant(array)
         self._tables[place.buffer] = [(i, word) for i, word in enumerate(words) if isinstance(word, Expression)]
@@ -303,7 +304,7 @@ class Emitter:
         return View(Buffer(size))
 
     def heap(self, value: Value) -> Heap:
-        """Return where the texts of a value lie, making the heap of the node that needs one of its own."""
+        """Return the heap of a value's texts; on first use, create the heap of the node that makes new texts."""
         maker = next(iter(heap_makers(value)), None)
         if maker not in self._heaps:
             assert maker is not None, value
@@ -313,11 +314,11 @@ class Emitter:
         return self._heaps[maker]
 
     def most_of(self, size: Size) -> Size:
-        """Return a size for the most that a run may find of sizes that it follows from."""
+        """Return an upper bound of a size, given the upper bounds of the sizes that a run determines."""
         return self._room(Buffer(size))
 
     def alias(self, value: Value, of: View) -> None:
-        """Let ``value`` lie where ``of`` lies."""
+        """Give ``value`` the place ``of``."""
         assert value not in self._views, value
         self._views[value] = of
 
@@ -338,42 +339,42 @@ class Emitter:
         self.calls.append(Call(kind, views, {}, tuple(node.sources), control=control))
 
     def grown(self, value: Value) -> View:
-        """Place a result of the region whose size only a run shows: an output, in memory of the runtime."""
+        """Place a result of the region whose size is known only after a run: an output, in memory of the runtime."""
         place = View(Buffer(nbytes(tensor(value.type)), "output", self.graph.outputs.index(value)))
         self.alias(value, place)
         return place
 
     def finds(self, size: Size, operand: int) -> None:
-        """State that the last call finds out a size and puts it, an int64, into one of its operands."""
+        """State that the last call determines a size, and writes it as an int64 to one of its operands."""
         assert isinstance(size, Expression), size
         assert size.name is not None, size
         self.calls[-1].found = Found(size.name, operand, self.most[size.name])
 
     def demand(self, value: Size, text: str, node: Node) -> None:
-        """State that a run must find a number to be 0, and what is wrong at ``node`` where it is not."""
+        """State that a number must be 0 at run time, with the message for ``node`` if it is not."""
         if isinstance(value, Expression):
             self.demands.append(Condition(value, text, f"{node.label} ({node.qualified_op})"))
 
     def demand_axes(self, axes: Sequence[Size], rank: int, node: Node) -> None:
-        """State that a run must find axes within a rank, and no axis twice."""
+        """State that axes must be within a rank at run time, and that none may occur twice."""
         named: Size = 0
         for mark in marked_axes(axes, rank):
             named = named + if_zero(mark, 0, 1)
-        self.demand(len(axes) - named, f"an axis is named twice, or is none of rank {rank}", node)
+        self.demand(len(axes) - named, f"an axis is named twice, or is out of range for rank {rank}", node)
 
     def count_macs(self, macs: Size) -> None:
         """Credit the last call with multiply-accumulate operations."""
         self.calls[-1].macs = macs
 
     def finish(self, name: str, rewrite: Rewrite | None = None) -> Program:
-        """Return the program, its buffers placed in one arena.
+        """Return the program with its buffers placed in one arena.
 
         Args:
-            name: What it is called.
-            rewrite: Returns other calls that do the same, for a program whose sizes are numbers.
+            name: The name of the program.
+            rewrite: Replaces the calls by equivalent ones; used only if all sizes are numbers.
         """
         left = self._place_outputs()
-        self._postponed.clear()  # what nobody needs refers back to the emitter
+        self._postponed.clear()  # the functions refer back to the emitter, which would keep it alive
         self._unwritten.clear()
         inputs = tuple(_input_spec(v) for v in self.graph.inputs)
         texts, heaps = self._texts()
@@ -410,7 +411,7 @@ class Emitter:
         )  # fmt: skip
 
     def _texts(self) -> tuple[Texts | None, tuple[BufferSpec, ...]]:
-        """Return which inputs and outputs are texts, and the outputs that are heaps of these."""
+        """Return which inputs and outputs are texts, and the additional outputs for their heaps."""
         if None not in self._heaps:
             return None, ()
         spans: list[tuple[int, int]] = []
@@ -431,10 +432,10 @@ class Emitter:
         return tuple([TableWord(table.index, i, word) for table, words in self._tables.items() for i, word in words])
 
     def _place_outputs(self) -> dict[int, View]:
-        """Let results be computed in place where their buffer is all theirs; copy the others at the end.
+        """Let results be computed directly in the outputs where each has a buffer of its own; copy the others.
 
         Returns:
-            By index the results that stay in the arena, since a run finds out how large they are.
+            The results, by index, that stay in the arena because a run determines their sizes.
         """
         left: dict[int, View] = {}
         for index, value in enumerate(self.graph.outputs):
@@ -453,11 +454,11 @@ class Emitter:
         return left
 
     def _is_found(self, size: Size) -> bool:
-        """Tell whether a size follows from what a run finds out."""
+        """Tell whether a size depends on sizes that a run determines."""
         return isinstance(size, Expression) and not size.symbols.isdisjoint(self.most)
 
     def _room(self, buffer: Buffer) -> Size:
-        """Return the bytes of a buffer's place: for the most that may be found, or for nothing, whatever is more."""
+        """Return the bytes to reserve for a buffer: those for the upper bounds of sizes, or for sizes of 0 if more."""
         room = buffer.nbytes
         for name, most in self.most.items():
             if isinstance(room, Expression) and name in room.symbols:
@@ -469,9 +470,9 @@ class Emitter:
         self.calls.append(Call("copy", (target, source), params, ()))
 
     def _move_setup(self) -> int:
-        """Move the calls to the front that follow from sizes alone, and return how many they are."""
+        """Move the calls that depend on sizes alone to the front, and return their number."""
         setup = set(range(len(self.calls)))
-        foreign: set[Buffer] = set()  # what other calls write
+        foreign: set[Buffer] = set()  # the buffers that other calls write
         before = -1
         while len(setup) != before:
             before = len(setup)
@@ -480,7 +481,7 @@ class Emitter:
                 places = {view.buffer for view in call.operands if view is not None}
                 if index in setup and (
                     call.control is not None
-                    or call.kernel == "random_key"  # every run has its own
+                    or call.kernel == "random_key"  # every run needs a new one
                     or self._follows_found(call)
                     or not places.isdisjoint(foreign)
                     or any(place.space in ("input", "output") for place in places)
@@ -493,7 +494,7 @@ class Emitter:
         return len(setup)
 
     def _follows_found(self, call: Call) -> bool:
-        """Tell whether some part of a call follows from what a run finds out, or it is what finds that out."""
+        """Tell whether a call depends on sizes that a run determines, or determines one itself."""
         if not self.most:
             return False
         views = [view for view in call.operands if view is not None]
@@ -502,11 +503,11 @@ class Emitter:
         return call.found is not None or any(isinstance(p, Expression) and self._is_found(p) for p in parts)
 
     def _lifetimes(self, setup: int, left: Iterable[View]) -> dict[Buffer, Lifetime]:
-        """Return when each buffer of the arena is in use.
+        """Return the lifetime of each buffer of the arena.
 
         Args:
-            setup: How many of the first calls run only where sizes are new: others read what they make in every run.
-            left: What is read when a run has ended.
+            setup: How many of the first calls run only for new sizes; every run reads their results.
+            left: Places that are read after a run.
         """
         first: dict[Buffer, int] = {}
         last: dict[Buffer, int] = {}
@@ -521,7 +522,7 @@ class Emitter:
 
 
 def _without(size: Size, name: str) -> Size:
-    """Return a size where nothing is found of one that it follows from."""
+    """Return a size for the case that one of its symbols is 0."""
     try:
         return substitute(size, {name: 0})
     except ZeroDivisionError:
@@ -529,35 +530,35 @@ def _without(size: Size, name: str) -> Size:
 
 
 def _written(call: Call) -> list[Buffer]:
-    """Return what a call writes; of control flow, all that it touches."""
+    """Return the buffers that a call writes; for control flow, all that it touches."""
     letters = "o" * len(call.operands) if call.control is not None else kernel_named(call.kernel).signature.lower()
     return [view.buffer for letter, view in zip(letters, call.operands, strict=True) if letter == "o" and view]
 
 
 def _static_places(lives: Mapping[Buffer, Lifetime], arena: Arena) -> dict[Buffer, tuple[int, int]]:
-    """Return index and first byte of every buffer in the arena: all are parts of one piece of memory."""
+    """Return index and first byte of every buffer in an arena that is one piece of memory."""
     return {buffer: (0, offset) for buffer, offset in zip(lives, arena.offsets, strict=True)}
 
 
 def _symbolic_places(lives: Mapping[Buffer, Lifetime]) -> dict[Buffer, tuple[int, int]]:
-    """Do so for an arena whose buffers are placed when their sizes are known."""
+    """Return index and first byte of every buffer in an arena that is laid out at run time."""
     return {buffer: (index, 0) for index, buffer in enumerate(lives)}
 
 
 def nbytes(type_: TensorType) -> Size:
-    """Return the bytes of a tensor without unknown dimensions, one whole byte at least per element."""
+    """Return the bytes of a tensor without unknown dimensions; an element takes at least one whole byte."""
     assert type_.sizes is not None, type_
     return product(type_.sizes) * max(1, bits(type_.dtype) // 8)
 
 
 def lies_as(type_: TensorType, steps: Sequence[Size]) -> bool:
-    """Tell whether elements that are ``steps`` apart lie as those of a tensor of this type."""
+    """Tell whether elements with strides ``steps`` lie in memory like those of a tensor of this type."""
     assert type_.sizes is not None, type_
     return same_steps(type_.sizes, steps, strides(type_))
 
 
 def same_steps(shape: Sequence[Size], a: Sequence[Size], b: Sequence[Size]) -> bool:
-    """Tell whether two sets of strides walk an array alike; those along sizes of 1 do not matter."""
+    """Tell whether two sets of strides are equivalent for a shape; those along sizes of 1 do not matter."""
     return all(n == 1 or x == y for n, x, y in zip(shape, a, b, strict=True))
 
 
@@ -598,7 +599,7 @@ def _input_spec(value: Value) -> BufferSpec:
 
 
 def merged_dims(sizes: Sequence[Size], *steps: Sequence[Size]) -> list[list[Size]]:
-    """Return size and steps of every dimension, with neighbours that all operands walk as one merged, and no size 1."""
+    """Return size and strides of every dimension, merging neighbours that are contiguous in all operands."""
     merged: list[list[Size]] = []
     for size, *step in zip(sizes, *steps, strict=True):
         if size == 1:
@@ -613,7 +614,7 @@ def merged_dims(sizes: Sequence[Size], *steps: Sequence[Size]) -> list[list[Size
 def nd_params(sizes: Sequence[Size], **steps: Sequence[Size]) -> dict[str, float | Size]:
     """Return the parameters of the strided kernels: sizes and, by operand, element strides; slowest dimension first.
 
-    Neighbouring dimensions that every operand walks as one are merged, and size-1 dimensions dropped.
+    Neighbouring dimensions that are contiguous in every operand are merged, and dimensions of size 1 are dropped.
 
     >>> params = nd_params((2, 3, 4), a_stride=(12, 4, 1), b_stride=(4, 0, 1))
     >>> [params[f"size{i}"] for i in (5, 6, 7)], [params[f"a_stride{i}"] for i in (5, 6, 7)]
@@ -628,7 +629,7 @@ def nd_params(sizes: Sequence[Size], **steps: Sequence[Size]) -> dict[str, float
 
 
 def eight(name: str, values: Sequence[Size], missing: int) -> dict[str, float | Size]:
-    """Name up to eight values as parameters, innermost dimension last; outer ones that are not given are ``missing``.
+    """Name up to eight values as parameters, innermost dimension last; ``missing`` fills up the outer dimensions.
 
     >>> [n for n in eight("size", (5, 6), 1).values()]
     [1, 1, 1, 1, 1, 1, 5, 6]

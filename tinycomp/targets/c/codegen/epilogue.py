@@ -116,7 +116,7 @@ def spelled_out(nodes: Sequence[Node], outputs: Sequence[Value]) -> dict[Node, S
 
 
 def _hidden(match: Match, inner: Sequence[Node], wanted: set[Value]) -> bool:
-    """Tell whether nothing but the match reads what its inner operators give."""
+    """Tell whether the results of the inner operators of a match are read only inside it."""
     matched = set(match.matched)
     return all(n.output not in wanted and matched.issuperset(n.output.users) for n in inner)
 
@@ -212,7 +212,7 @@ def _anchor_and_adds(body: Graph) -> tuple[Node, list[Node]]:
 
 
 def _constants_elsewhere(body: Graph, outer: Mapping[Value | None, Value], readers: Set[Node]) -> bool:
-    """Tell whether a node that is none of ``readers`` reads an input of the body that stands for a constant."""
+    """Tell whether a node other than ``readers`` reads an input of the body that stands for a constant."""
     return any(outer[v].is_const and not v.users.keys() <= readers for v in body.inputs)
 
 

@@ -26,8 +26,8 @@ class FusionGroup:
     Attributes:
         space: What the shapes of all results have in common.
         nodes: In the order of the graph.
-        steps: At most so many steps of the kernel's program.
-        immediates: At most so many scalar constants.
+        steps: The most steps of the kernel's program.
+        immediates: The most scalar constants.
         reads: The values that it reads.
         gives: The operators whose results something outside reads.
         is_open: Whether more operators may join.
@@ -113,6 +113,6 @@ class _Grouping:
 
 def _alone(node: Node, steps: Steps) -> FusionGroup:
     type_ = tensor(node.output.type)
-    size = len(steps.steps) + 1  # a copy, where the result is no step of its own
+    size = len(steps.steps) + 1  # one more for a copy, if no step makes the result
     reads = {v for v in steps.inputs if isinstance(v, Value)}
     return FusionGroup((type_.shape, type_.layout), [node], size, len(steps.immediates), reads, [node])

@@ -36,18 +36,16 @@ from tinycomp.targets.common.composites import own_parameters
 Table = Mapping[tuple[str, str], LoweringRule]
 
 
-def _hand_on(emit: Emitter, node: Node) -> None:
+def _pass_on(emit: Emitter, node: Node) -> None:
     emit.alias(node.outputs[0], emit.view(node.operand(0)))
 
 
-STRUCTURAL = LoweringRule(lambda node: True, _hand_on, LayoutRule.ROW_MAJOR)
-"""How nodes are lowered that compute nothing and lie between nodes of the target (Dropout, StopFusion)."""
+STRUCTURAL = LoweringRule(lambda node: True, _pass_on, LayoutRule.ROW_MAJOR)
+"""The rule of nodes that compute nothing, such as Dropout and StopFusion."""
 
 
 def generate(region: Node, table: Table, settings: Settings | None = None) -> Program:
-    """Return the program of a region, which serves every size of its dynamic dimensions.
-
-    The region is left as it is.
+    """Return the program of a region, for all sizes of its dynamic dimensions; the region is not changed.
 
     Raises:
         TargetError: If the region holds an operator that the target does not know.
@@ -65,32 +63,57 @@ def generate(region: Node, table: Table, settings: Settings | None = None) -> Pr
 
 
 def _of_graph(name: str, graph: Graph, table: Table, settings: Settings, outer: Emitter | None = None) -> Program:
-    """Return the program of a graph, which is changed: of a region, or of a body in the program that is ``outer``."""
-    is_symbolic = _name_sizes(graph, "" if outer is None else f"{name}:")
+    """Return the program of a region's graph or, given the ``outer`` emitter, of a body; the graph is changed.
+
+    It reads top to bottom: sizes get names, constants fold, layouts are assigned, and every node or fusion group emits
+    its calls.
+    """
+    is_body = outer is not None
+    is_symbolic = _name_sizes(graph, f"{name}:" if is_body else "")
     declared = declared_rows(graph)
     most = name_rows(graph)
-    is_symbolic = is_symbolic or bool(most) or (outer is None and has_texts(graph))
-    demanded = (*_within_bounds(graph), *_conditions(graph)) if is_symbolic and outer is None else ()
-    shapes = [tensor(v.type).sizes or () for v in graph.inputs]
-    with symbolic.expecting(symbolic.expected_sizes(shapes)), symbolic.expecting(_typical(most)):
-        program = _generated(name, graph, table, settings, is_symbolic, most, outer)
-    counts = tuple(_count(name, *declared[name]) for name in most if name in declared) if outer is None else ()
-    return dataclasses.replace(program, conditions=(*demanded, *counts, *program.conditions))
+    is_symbolic = is_symbolic or bool(most) or (not is_body and has_texts(graph))
+    conditions: list[Condition] = []
+    if not is_body:
+        conditions += (*_within_bounds(graph), *_conditions(graph)) if is_symbolic else ()
+        conditions += [_count(found, *declared[found]) for found in most if found in declared]
+    expected = symbolic.expected_sizes([tensor(v.type).sizes or () for v in graph.inputs])
+    with (
+        symbolic.expecting(expected),
+        symbolic.expecting({symbol: symbolic.typical(size) for symbol, size in most.items()}),
+    ):
+        FoldConstants(keep_quantized=False).run(graph)
+        if is_symbolic:
+            _fold_sizes(graph, most.keys())
+        EliminateDeadCode().run(graph)
+        own_parameters(graph)
+        rules = functools.cache(lambda node: rule_of(node, table))
+        MakeUnsigned(graph, rules).run()
+        AssignLayout(lambda node: rules(node).layout).run(graph)
+
+        def lower_body(around: Emitter, body: Graph, body_name: str) -> Program:
+            return _of_graph(f"{name}/{body_name}", body, table, settings, around)
+
+        emit = Emitter(graph, settings, most, lower_body, outer)
+        groups = find_fusion_groups(graph, lambda node: _steps_alone(node, rules(node)))
+        for node in graph.nodes:
+            if node not in groups:
+                _lower(emit, node, rules(node))
+            elif node is groups[node].nodes[-1]:
+                _emit_group(emit, groups[node], rules)
+        program = emit.finish(name, _memory_rewrite(settings))
+    return program if is_body else dataclasses.replace(program, conditions=(*conditions, *emit.demands))
 
 
 def _count(name: str, rows: int, node: Node) -> Condition:
-    """Demand of a run that a node finds as much as its model says."""
+    """Return the condition that a node finds as many rows at run time as its model declares."""
     value = symbolic.symbol(name) - rows
     assert isinstance(value, Expression)
     return Condition(value, f"the model says that it finds {rows}", f"{node.label} ({node.qualified_op})")
 
 
-def _typical(most: Mapping[str, Size]) -> dict[str, int]:
-    return {name: symbolic.typical(size) for name, size in most.items()}
-
-
 def _conditions(graph: Graph) -> tuple[Condition, ...]:
-    """Return what the sizes of a run must fulfil, each once, with the first node that demands it."""
+    """Return the distinct conditions on the sizes of a run, each with the first node that needs it."""
     found: dict[Size, Condition] = {}
     for node in graph.nodes:
         for inner in node.operators():
@@ -100,7 +123,7 @@ def _conditions(graph: Graph) -> tuple[Condition, ...]:
 
 
 def _negative(node: Node) -> Iterator[tuple[Size, str]]:
-    """Yield that no size of the results that follows from elements of operands is negative."""
+    """Yield the conditions that sizes of results computed from elements of operands are not negative."""
     for value in node.used_outputs():
         for dim in value.sizes or ():
             if isinstance(dim, int):
@@ -111,7 +134,7 @@ def _negative(node: Node) -> Iterator[tuple[Size, str]]:
 
 
 def _within_bounds(graph: Graph) -> Iterator[Condition]:
-    """Yield that the sizes of the inputs are within the bounds assumed."""
+    """Yield the conditions that the sizes of the inputs are within their assumed bounds."""
     seen = set[str]()
     for value in graph.inputs:
         for dim in tensor(value.type).sizes or ():
@@ -128,11 +151,12 @@ def _within_bounds(graph: Graph) -> Iterator[Condition]:
 
 
 def _fold_sizes(graph: Graph, found: Set[str]) -> None:
-    """Replace values that follow from sizes by these, so that what computes them step by step is left out.
+    """Replace values that are computed from sizes by nodes that give the sizes directly.
 
     Args:
-        graph: A region's or a body's.
-        found: The sizes that a step of the program finds out, which may be wanted for nothing else.
+        graph: The graph of a region or of a body.
+        found: The sizes that nodes determine at run time. Values that depend on them stay, because such a node would
+            be dead if nothing read it any more.
     """
     for node in graph.nodes:
         for value in node.used_outputs():
@@ -140,7 +164,7 @@ def _fold_sizes(graph: Graph, found: Set[str]) -> None:
             if contents is None or None in contents or value.dtype == "bool":
                 continue
             if has_elements(*contents) and node.op not in ("Shape", "Size"):
-                continue  # an element may be larger than a size can be, and is computed with as it is
+                continue  # an element may be larger than any size, so arithmetic must use the element itself
             if any(isinstance(size, Expression) and size.symbols & found for size in contents):
                 continue
             name = graph.fresh(value.name)
@@ -148,54 +172,22 @@ def _fold_sizes(graph: Graph, found: Set[str]) -> None:
             graph.replace_uses(value, sizes.output)
 
 
-def _generated(
-    name: str,
-    graph: Graph,
-    table: Table,
-    settings: Settings,
-    is_symbolic: bool,
-    most: Mapping[str, Size],
-    outer: Emitter | None,
-) -> Program:
-    FoldConstants(keep_quantized=False).run(graph)
-    if is_symbolic:
-        _fold_sizes(graph, most.keys())
-    EliminateDeadCode().run(graph)
-    own_parameters(graph)
-    rules = functools.cache(lambda node: rule_of(node, table))
-    MakeUnsigned(graph, rules).run()
-    AssignLayout(lambda node: rules(node).layout).run(graph)
-
-    def lower_body(around: Emitter, body: Graph, body_name: str) -> Program:
-        return _of_graph(f"{name}/{body_name}", body, table, settings, around)
-
-    emit = Emitter(graph, settings, most, lower_body, outer)
-    groups = find_fusion_groups(graph, lambda node: _steps_alone(node, rules(node)))
-    for node in graph.nodes:
-        if node not in groups:
-            _lower(emit, node, rules(node))
-        elif node is groups[node].nodes[-1]:
-            _emit_group(emit, groups[node], rules)
-    program = emit.finish(name, _memory_rewrite(settings))
-    return dataclasses.replace(program, conditions=tuple(emit.demands)) if outer is None else program
-
-
 def _memory_rewrite(settings: Settings) -> Rewrite | None:
-    """Return what makes other calls of a program's for the memory that is wanted."""
+    """Return the rewrite of a program's calls that the option ``memory`` asks for, if any."""
     if settings.memory == "fast":
         return None
-    from tinycomp.targets.c.codegen.least_memory import lower_peak  # not before: few want less memory
+    from tinycomp.targets.c.codegen.least_memory import lower_peak  # imported here, because few want less memory
 
     return functools.partial(lower_peak, budget=0 if settings.memory == "least" else settings.memory)
 
 
 def _name_sizes(graph: Graph, prefix: str) -> bool:
-    """Give every dimension of the inputs that is no number an expression over sizes that a run reads off the inputs.
+    """Express every dynamic dimension of the inputs by sizes that a run reads off the inputs.
 
-    New names begin with ``prefix``, so that they are not those of sizes around.
+    New names begin with ``prefix``, so that they differ from those of the outer program.
 
     Returns:
-        Whether there is any.
+        Whether there is such a dimension.
 
     Raises:
         TypeInferenceError: If the operators do not work for such sizes.
@@ -221,11 +213,11 @@ def _name_sizes(graph: Graph, prefix: str) -> bool:
 
 
 def _name_elements(graph: Graph) -> bool:
-    """Give elements of the inputs that sizes follow from their names; tell whether there are any."""
+    """Name the elements of inputs that sizes depend on; tell whether there are any."""
     sources = element_sources(graph.nodes)
     dims = {name for value in graph.inputs for size in _dims(value) for name in size.symbols}
     if taken := sorted(dims & frozenset[str]().union(*sources.values())):
-        raise Decline(f'a dimension is called "{taken[0]}", as an element of an input is')
+        raise Decline(f'a dimension has the name "{taken[0]}", which stands for an element of an input')
     types = [
         _only_elements(with_elements(value), sources[value]) if value in sources else value.type
         for value in graph.inputs
@@ -252,7 +244,7 @@ def _with_sizes(type_: Type, sizes: Mapping[str, Size]) -> Type:
 
 
 def _named(dim: Dim, name: str, named: Set[str]) -> Dim:
-    """Return a dimension of an input if it follows from sizes that are dimensions themselves, else a new one."""
+    """Return a dimension of an input if it is computed from sizes that are dimensions themselves, else a new one."""
     if isinstance(dim, int):
         return dim
     size = None if dim is None else symbolic.size(dim)
@@ -299,9 +291,9 @@ def _emit_group(emit: Emitter, group: FusionGroup, rules: Callable[[Node], Lower
 
 
 def rule_of(node: Node, table: Table) -> LoweringRule:
-    """Return the rule of a node; a composite without a rule of its own has that of its anchor.
+    """Return the rule of a node; a composite without a rule of its own uses that of its anchor.
 
-    The anchor of ``c.conv`` is the Conv, to which bias, residual and activation are fused.
+    The anchor of ``c.conv`` is the Conv, with which bias, residual and activation are fused.
 
     Raises:
         TargetError: If there is none.

@@ -122,7 +122,7 @@ class Band:
 
 
 def spaced(emit: Emitter, node: Node, value: Value) -> Pixels | None:
-    """Place a result of ``node`` with a cache line of room behind every pixel, if its readers gain by that.
+    """Place a result of ``node`` with a cache line of room after every pixel, if that is faster for its readers.
 
     ``value`` is an image (N, C, H, W) that lies channels last.
 

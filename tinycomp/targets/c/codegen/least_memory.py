@@ -1,4 +1,4 @@
-"""Programs that need few bytes at a time: the option ``memory="least"``, or so many bytes.
+"""Programs that need little memory: the option ``memory="least"``, or a number of bytes.
 
 Calls are ordered for the lowest peak (:mod:`tinycomp.memory.ordering`). Then they are cut into segments, each of which
 is a call as it is, or several computed strip by strip (:mod:`strips`), in place where that saves something: the
@@ -84,7 +84,7 @@ def _ordered(calls: Sequence[Call]) -> list[Call]:
 
 @dataclass
 class _Search:
-    """Looks for the way to cut the calls into segments that takes the fewest calls within so many bytes."""
+    """Find the segments of the calls that need the fewest calls within a number of bytes."""
 
     uses: Uses
     _found: dict[tuple[int, int], list[tuple[int, Segment]]] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class _Search:
         self._whole = [self._bytes(index, index, Whole([call])) for index, call in enumerate(self.uses.calls)]
 
     def best(self, budget: int) -> list[Segment]:
-        """Return segments within ``budget`` bytes, or else those that need the fewest of what is found."""
+        """Return segments within ``budget`` bytes, or else those found that need the fewest bytes."""
         limit = budget
         for _ in range(_RETRIES):
             segments = self._within(limit)
@@ -112,7 +112,7 @@ class _Search:
         found: list[list[Segment]] = []
         segments = self._within(high)
         grain = high // GRAIN + 1
-        while segments is not None:  # small steps down first: far below what is possible there is much to look at
+        while segments is not None:  # in small steps, because a budget far too low makes the search long
             found.append(segments)
             high -= max(high // STEP, 1)
             segments = self._within(high)

@@ -96,7 +96,7 @@ class _Flat:
 
 
 def window_lines(call: Call) -> LineWork | None:
-    """Return the work of a call whose kernel goes over an image with windows; None if it is none that can be cut."""
+    """Return the work of a call whose kernel moves a window over an image; None if it cannot be cut into lines."""
     sizes = _WINDOWS.get(call.kernel)
     p = cast("Mapping[str, int]", call.params)
     if sizes is None or p["batch"] != 1 or p["out_height"] < 1 or not _is_exact_in_parts(call):
@@ -152,7 +152,7 @@ _WINDOWS: Mapping[str, Callable[[Mapping[str, int]], tuple[int, int]]] = Mapping
 
 
 def cut_lines(call: Call, lines: int) -> LineWork | None:
-    """Return element-wise work as so many lines; None if it cannot be cut so."""
+    """Return element-wise work as a number of lines; None if it cannot be cut that way."""
     make = _FLAT.get(call.kernel)
     flat = None if make is None else make(call)
     if flat is None or flat.rows % lines:
@@ -300,7 +300,7 @@ def whole_pool(call: Call) -> bool:
 
 
 def table_of_floats(call: Call) -> np.ndarray[Any, Any] | None:
-    """Return what dequantize_f32 makes of each byte, if constants say so."""
+    """Return the table of results of dequantize_f32 for each byte, if its operands are constant."""
     if call.kernel != "dequantize_f32":
         return None
     p, sizes = call.params, {TYPES["int8"]: np.int8, TYPES["uint8"]: np.uint8}

@@ -1,4 +1,4 @@
-"""Where results are written, and where they are left: in place of what reads them, as far as kernels take strides."""
+"""Placement of results: views instead of copies, as far as the kernels that read them take strides."""
 
 from __future__ import annotations
 

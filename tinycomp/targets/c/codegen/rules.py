@@ -1,4 +1,4 @@
-"""Lowering rules, of which every operator of the C target has one: a check, a layout rule and a lowering.
+"""Lowering rules: every operator of the C target has one, with a check, a layout rule and a lowering.
 
 Those of a family of operators stand together in one file. It looks like this; the check answers True or
 ``reject("reason")`` and sees types that may still be symbolic, the lowering runs with static types and emits kernel

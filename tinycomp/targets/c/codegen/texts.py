@@ -21,7 +21,7 @@ from tinycomp.symbolic import Expression, Size
 
 DTYPE = "string"
 HEAP_INPUTS = 2
-"""The heap and its sizes, behind the inputs of the caller."""
+"""The heap and its sizes, after the inputs of the caller."""
 
 
 def takes_texts(node: Node) -> bool:
@@ -60,7 +60,7 @@ def heap_makers(value: Value) -> set[Node | None]:
 
 @dataclass
 class KnownTexts:
-    """The texts that a program knows, one behind the other.
+    """The constant texts of a program, concatenated.
 
     Attributes:
         prefix: Their bytes.
@@ -71,7 +71,7 @@ class KnownTexts:
 
     @classmethod
     def of(cls, graph: Graph) -> KnownTexts:
-        """Return those of constants that are operands or results, and of what nodes give."""
+        """Return the texts of constants that are operands or results, and those that nodes can output."""
         texts = dict.fromkeys(map(utf8, _known(graph)))
         ends = [0, *itertools.accumulate(map(len, texts))]
         return cls(b"".join(texts), dict(zip(texts, ends, strict=False)))
@@ -95,7 +95,7 @@ def _known(graph: Graph) -> Iterator[Any]:
 
 
 def heap_specs(known: KnownTexts) -> tuple[BufferSpec, BufferSpec]:
-    """Return the two inputs behind those of the caller."""
+    """Return the two inputs after those of the caller."""
     names = tuple([size.name for size in (ALL, LONGEST)])
     heap = BufferSpec("texts", "uint8", (len(known.prefix) + ALL,))
     return heap, BufferSpec("sizes of texts", "int64", (len(names),), names)

@@ -84,7 +84,7 @@ def _is_grouped(match: Match) -> bool | Remark:
     guarded = any(n.op == "Where" for n in match.matched)
     repeats = [n for n in match.matched if n.op in ("Expand", "Tile")]
     if not repeats and not guarded:
-        return reject("neither are heads repeated nor has a query without keys a result of its own")
+        return reject("heads are not repeated, and queries without keys are not treated separately")
     times = q[1] // k[1] if k[1] else 0
     if times * k[1] != q[1] or len(repeats) != (2 if times > 1 else 0):
         return reject(f"{q[1]} heads of queries and {k[1]} of keys, repeated {len(repeats)} times")
@@ -127,7 +127,7 @@ def _mask_fits(match: Match) -> bool | Remark:
     product = next(n.output for n in match.matched if n.op == "MatMul" and n is not match.root)
     scores = next(n.output for n in match.matched if n.op == "Softmax")
     same = surely_equal(product.shape, scores.shape)
-    return same or reject(f"the mask {mask.type} makes more of the scores {product.type}")
+    return same or reject(f"the mask {mask.type} broadcasts the scores {product.type}")
 
 
 @dataclass(frozen=True)

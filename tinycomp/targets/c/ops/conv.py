@@ -1,7 +1,7 @@
-"""Convolutions on the C target, also transposed ones: channels last, with a fused epilogue.
+"""Convolutions and transposed convolutions on the C target: channels last, with a fused epilogue.
 
-A convolution of volumes is emitted as convolutions of planes, one per tap of the kernel's depth, which are summed up.
-Where the number of planes is known to a run only, it is one convolution of planes that hold the channels of all taps.
+A convolution of volumes becomes a sum of convolutions of planes, one per tap along the depth of the kernel. If the
+number of planes is known only at run time, it becomes one convolution of planes that hold the channels of all taps.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _blocks_check(node: Node) -> Verdict:
     layout=LayoutRule.ROW_MAJOR,
 )  # fmt: skip
 def col2im(emit: Emitter, node: Node) -> None:
-    """Emit the sums of blocks that overlap."""
+    """Emit the sum of overlapping blocks."""
     x = node.operand(0)
     _, rows, columns = sized_type(x)[1]
     batch, channels, *sizes = sized_type(node.output)[1]
@@ -58,8 +58,8 @@ def col2im(emit: Emitter, node: Node) -> None:
         for size, before, after, dilation, own in zip(sizes, pads[:rank], pads[rank:], dilations, block, strict=True)
     ]
     blocks = [maximum(r, -s) // s + 1 for r, s in zip(reach, strides, strict=True)]
-    emit.demand(columns - product(blocks), f"{columns} blocks are not the {product(blocks)} of the image", node)
-    emit.demand(rows - channels * product(block), f"{rows} rows are no blocks of {product(block)}", node)
+    emit.demand(columns - product(blocks), f"the image has {product(blocks)} blocks, not {columns}", node)
+    emit.demand(rows - channels * product(block), f"{rows} rows cannot be split into blocks of {product(block)}", node)
     params = {
         "images": batch * channels,
         **axis_params("", sizes, 1),
@@ -76,7 +76,7 @@ _AXES = ("depth", "height", "width")
 
 
 def axis_params(prefix: str, values: Sequence[Size], missing: Size) -> dict[str, float | Size]:
-    """Name a value for each axis of images or volumes; axes in front that are not there have another one."""
+    """Name a value for each axis of images or volumes; ``missing`` stands for the leading axes of lower ranks."""
     padded = [*[missing] * (len(_AXES) - len(values)), *values]
     return {f"{prefix}{axis}": value for axis, value in zip(_AXES, padded, strict=True)}
 
@@ -86,7 +86,7 @@ conv_check = all_of(float32, ranks(3, 4, 5), constant(1, 2))
 
 @dataclass(slots=True)
 class Image:
-    """An image tensor as the kernels see it; a one-dimensional one has height 1."""
+    """The sizes of an image tensor as the kernels see it; a one-dimensional tensor has height 1."""
 
     batch: Size
     channels: Size
@@ -95,7 +95,7 @@ class Image:
 
 
 def image(value: Value) -> Image:
-    """Return the sizes of a value of shape (N, C, …): the innermost spatial axis, and all the others as one."""
+    """Return the sizes of a value of shape (N, C, …); all spatial axes but the innermost make up the height."""
     _, shape = sized_type(value)
     batch, channels, *spatial = shape
     *outer, width = spatial or [1]
@@ -103,12 +103,12 @@ def image(value: Value) -> Image:
 
 
 def window_of(node: Node, x: Value, kernel: tuple[int, ...]) -> Window[Size]:
-    """Return the geometry of a convolution or pooling node; a single spatial axis becomes the second of two."""
+    """Return the geometry of a convolution or pooling node; a single spatial axis becomes the width."""
     return window_at(node.op, node.attrs, sized_type(x)[1], kernel)
 
 
 def window_at(op: str, attrs: Mapping[str, Any], shape: Sequence[Size], kernel: tuple[int, ...]) -> Window[Size]:
-    """Do as :func:`window_of`, of an operator with these attributes over data of ``shape``."""
+    """Do as :func:`window_of`, given the attributes of the operator and the shape of its data."""
     window = make_window(
         op,
         shape[2:],
@@ -154,7 +154,7 @@ def window_params(window: Window[Size]) -> dict[str, float | Size]:
 
 @FAMILY.lower("Conv", check=conv_check, layout=LayoutRule.CHANNELS_LAST)
 def conv(emit: Emitter, node: Node) -> None:
-    """Emit a convolution; depthwise ones have a kernel of their own, and the last of a chain emits the whole chain."""
+    """Emit a convolution; for a chain of convolutions, the last one emits the whole chain."""
     is_fast = emit.settings.memory == "fast"
     nodes = chain(emit.graph, node, emit.settings.threads) if is_fast else [node]
     if len(nodes) == 1:
@@ -183,7 +183,7 @@ def _emit_whole(emit: Emitter, link: Convolution) -> None:
 
 def emit_chain(emit: Emitter, links: Sequence[Convolution]) -> None:
     """Emit the kernel calls of a chain of convolutions, image by image and strip by strip (:mod:`conv_strips`)."""
-    from tinycomp.targets.c.codegen.strips import Move  # not before: few convolutions are in chains
+    from tinycomp.targets.c.codegen.strips import Move  # imported here, because few convolutions are in chains
 
     windows = [cast("Window[int]", link.shape.window) for link in links]
     bytes_of = [FLOAT * w.output[1] * int(link.shape.out_channels) for w, link in zip(windows, links, strict=True)]
@@ -220,15 +220,15 @@ def emit_chain(emit: Emitter, links: Sequence[Convolution]) -> None:
 
 @dataclass(slots=True)
 class Convolution:
-    """A convolution and what is fused to it.
+    """A convolution with its fused epilogue, ready to be emitted.
 
     Attributes:
         node: Its node.
-        fused: The parts of that.
+        fused: The parts of the node.
         shape: Its sizes.
         weights: Its weights, a constant.
-        bias: The sum of all that is added to each channel.
-        residual: Where an addend of the result's shape lies.
+        bias: The sum of all addends per channel.
+        residual: The place of an addend with the shape of the result.
     """
 
     node: Node
@@ -278,18 +278,18 @@ class ConvShape:
 
     @property
     def has_lines(self) -> bool:
-        """Whether the kernel reads whole lines of its window at once where the pixels are adjacent in memory."""
+        """Whether the kernel would read whole lines of its window at once if the pixels were adjacent in memory."""
         few = self.groups == 1 and self.channels < FEW_CHANNELS
         return few and self.window.kernel[-1] > 1 and self.window.dilations[-1] == 1
 
 
 FEW_CHANNELS = 32
-"""From this number on, adjacent pixels gain nothing (``CONV_FEW_CHANNELS`` of the runtime)."""
+"""With this many channels or more, adjacent pixels gain nothing (``CONV_FEW_CHANNELS`` of the runtime)."""
 
 
 @dataclass(slots=True)
 class Images:
-    """Where a convolution writes and reads."""
+    """The images that a convolution writes and reads."""
 
     y: Pixels
     x: Pixels
@@ -304,7 +304,7 @@ def emit_conv(
     shape: ConvShape,
     activation: Activation,
 ) -> None:
-    """Emit the kernel call of a convolution of images; the weights are followed by the bias."""
+    """Emit the kernel call of a convolution of images; ``weights`` are the weights and the bias."""
     y, x, residual = images.y, images.x, images.residual
     params = {
         "batch": shape.batch,
@@ -331,7 +331,7 @@ def emit_volume(
     shape: ConvShape,
     activation: Activation,
 ) -> None:
-    """Emit the kernel calls of a convolution of volumes; each adds its tap to what the result holds already."""
+    """Emit the kernel calls of a convolution of volumes; each adds the product of one tap to the result."""
     w, bias = weights
     taps = [emit.constant(np.ascontiguousarray(w[:, :, tap])) for tap in range(w.shape[2])]
     out_pixels, pixels = product(shape.window.output[1:]), product(shape.window.sizes[1:])
@@ -361,7 +361,7 @@ def emit_unfolded_volume(
     shape: ConvShape,
     activation: Activation,
 ) -> None:
-    """Emit the kernel call of a convolution of volumes as one of planes, where the taps of the depth are channels."""
+    """Emit a convolution of volumes as one convolution of planes, where the taps along the depth are channels."""
     w, bias = weights
     depth, plane = axes_of(shape.window, 0, 1), axes_of(shape.window, 1, 3)
     (taps,), (output,) = depth.kernel, depth.output
@@ -373,7 +373,7 @@ def emit_unfolded_volume(
 
 
 def _unfolded(emit: Emitter, node: Node, x: Pixels, shape: ConvShape) -> Pixels:
-    """Copy, for each plane of the result, the planes that its taps see next to each other; those in padding are 0."""
+    """Copy, for each plane of the result, the planes under its taps side by side; those in the padding are 0."""
     depth, pixels = axes_of(shape.window, 0, 1), product(shape.window.sizes[1:])
     (size,), (output,), (stride,), (before,) = depth.sizes, depth.output, depth.strides, depth.before
     taps, own = depth.kernel[0], shape.channels // shape.groups
@@ -408,7 +408,7 @@ conv_transpose_check = all_of(float32, ranks(3, 4), constant(1, 2), _transpose_c
 
 @FAMILY.lower("ConvTranspose", check=conv_transpose_check, layout=LayoutRule.CHANNELS_LAST)
 def conv_transpose(emit: Emitter, node: Node) -> None:
-    """Emit one transposed convolution; what falls outside the result is dropped, so pads behind need no parameter."""
+    """Emit a transposed convolution; values outside the result are dropped, so pads at the end need no parameter."""
     fused = take_apart(node)
     x, w = fused.operands[0], fused.operands[1]
     assert x is not None
@@ -441,22 +441,22 @@ def conv_transpose(emit: Emitter, node: Node) -> None:
 
 
 def _by_axis(name: str, values: Sequence[Size], default: int) -> dict[str, Size]:
-    """Return one entry per spatial axis; a one-dimensional operator has the width only."""
+    """Return one entry per spatial axis; a one-dimensional operator has only a width, so its height is ``default``."""
     both = [*[default] * (2 - len(values)), *values]
     return {f"{name}_height": both[0], f"{name}_width": both[1]}
 
 
 @dataclass(frozen=True)
 class Planes:
-    """One tap's share of neighbouring planes of the result.
+    """The contribution of one tap to neighbouring planes of the result.
 
     Attributes:
         target: The first plane of the result.
         source: The first plane of the operand.
-        count: How many planes of either.
-        tap: Which slice of the kernel.
-        is_first: Whether nothing has been summed up in these planes before.
-        is_last: Whether their sums are complete with it.
+        count: The number of planes of either.
+        tap: The slice of the kernel along its depth.
+        is_first: Whether this is the first contribution to these planes.
+        is_last: Whether it is the last one.
         window: The geometry inside a plane.
     """
 
@@ -470,9 +470,9 @@ class Planes:
 
 
 def planes_of(window: Window[Size]) -> Iterator[Planes]:
-    """Yield the parts of a convolution of one volume in their order.
+    """Yield the parts of a convolution of one volume in order.
 
-    Planes that the same taps reach are one part where their operands lie side by side, that is, at stride 1.
+    At stride 1, neighbouring planes under the same taps form one part, because their operands are neighbours, too.
     """
     depth, plane = axes_of(window, 0, 1), axes_of(window, 1, 3)
     outside = replace(plane, sizes=(0, plane.sizes[1]))  # an image of height 0 is padding alone
@@ -484,17 +484,17 @@ def planes_of(window: Window[Size]) -> Iterator[Planes]:
 
 
 def axes_of(window: Window[Size], start: int, stop: int) -> Window[Size]:
-    """Return the geometry along some of the axes."""
+    """Return the geometry along the axes from ``start`` to ``stop``."""
     return Window(*(getattr(window, f.name)[start:stop] for f in fields(window)))
 
 
 def _source(depth: Window[Size], plane: int, tap: int) -> Size:
-    """Return the plane of the operand that a plane of the result sees through a tap; it may lie in the padding."""
+    """Return the plane of the operand under a tap for a plane of the result; it may lie in the padding."""
     return plane * depth.strides[0] - depth.before[0] + tap * depth.dilations[0]
 
 
 def _runs(depth: Window[Size]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-    """Return the first plane and the number of planes of every part, and the taps that reach into the volume there."""
+    """Yield the first plane and the number of planes of every part, and the taps that lie inside the volume there."""
 
     def reaching(plane: int) -> tuple[int, ...]:
         return tuple(tap for tap in range(depth.kernel[0]) if 0 <= _source(depth, plane, tap) < depth.sizes[0])

@@ -148,7 +148,7 @@ def _whole_bytes(node: Node) -> Verdict:
         return reject(f"bytes of {source} may be other than the two of bool")
     partial = [dtype for dtype in (source, result) if bits(dtype) != 8 * numpy_dtype(dtype).itemsize]
     if partial:
-        return reject(f"elements of {partial[0]} are no whole bytes")
+        return reject(f"elements of {partial[0]} are not whole bytes")
     return bits(source) == bits(result) or reject(f"{source} and {result} are not of the same size")
 
 

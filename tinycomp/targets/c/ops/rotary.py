@@ -49,7 +49,7 @@ def _fits(match: Match) -> Verdict:
     negated = next(n for n in match.matched if n.op == "Neg")
     slices = [_last_slice(v, size) for v in (concat.operand(1), negated.operand(0))]
     if int(concat.attrs["axis"]) % 4 != 3 or slices != half:
-        return reject("the halves of the last axis are not what is exchanged")
+        return reject("it does not exchange the halves of the last axis")
     tables = [_padded(match[name]) for name in ("cos", "sin")]
     if tables[0] is None or not surely_equal(tables[0], tables[1]):
         return reject(f"cosines {match['cos'].type} and sines {match['sin'].type} differ")

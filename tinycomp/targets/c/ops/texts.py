@@ -122,7 +122,7 @@ def emit_lookup(
 def _label_check(node: Node) -> Verdict:
     keys, values, _ = label_table(node.attrs, node.version)
     if keys.dtype != object:
-        return reject("its keys are no texts")
+        return reject("its keys are not texts")
     return len(keys) == len(values) or reject("its table is uneven")
 
 
@@ -222,7 +222,7 @@ def text_normalize(emit: Emitter, node: Node) -> None:
 
 
 def _whole_result(node: Node) -> Verdict:
-    return bool(node.outputs[0].name) or reject("nobody reads its parts")
+    return bool(node.outputs[0].name) or reject("its parts are not used")
 
 
 @FAMILY.lower("StringSplit", check=all_of(_texts, known_rank, _whole_result), layout=LayoutRule.ROW_MAJOR)

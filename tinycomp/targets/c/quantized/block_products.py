@@ -52,7 +52,7 @@ def add_block_products(target: Target) -> None:
         if verdict is True and any(
             channel_vector(constant(v), tensor(anchor.output.type), -1) is None for v in addends
         ):
-            return reject("what is added is not one number per column")
+            return reject("the addend is not one number per column")
         return verdict
 
 

@@ -158,7 +158,7 @@ def qmatmul(emit: Emitter, node: Node) -> None:
         emit.demand(maximum(depth - most, 0), f"sums of more than {most} 8-bit products may leave int32", node)
     elif depth > most:
         raise TargetError(
-            "sums of so many 8-bit products may leave int32",
+            "sums of that many 8-bit products may overflow int32",
             where=node.label,
             expected=f"a depth of {most} at most",
             found=str(depth),

@@ -85,7 +85,7 @@ class Candidate:
 
 @dataclass(slots=True)
 class Problem:
-    """A call without what its speed does not depend on.
+    """A call reduced to the properties that its speed depends on.
 
     Attributes:
         family: The kernels that can compute it: ``conv2d``, ``qconv2d``, ``gemm`` or ``matmul``.
@@ -153,7 +153,7 @@ def problem_of(call: Instruction, rounding: bool = False) -> Problem | None:
 
 
 def _typical(parameter: float | Size) -> int:
-    """Return a size, or what it is for middling sizes of the run: one choice serves all of them."""
+    """Return a size or, if it is symbolic, its typical value, because one choice must serve all sizes."""
     return typical(parameter) if isinstance(parameter, Expression) else int(parameter)
 
 

@@ -81,7 +81,7 @@ class _Upgrade(NamedTuple):
 
 @dataclass
 class _Site:
-    """Calls over the same weights that solve the same problem, and what they may choose from.
+    """Calls with the same weights that solve the same problem, and their candidates.
 
     Attributes:
         problem: The problem.
@@ -104,7 +104,7 @@ class _Site:
         self.options = _frontier(timed)
 
     def upgrades(self, number: int) -> Iterator[_Upgrade]:
-        """Yield the ways to something faster than what is taken; ``number`` is that of the site."""
+        """Yield the steps to candidates that are faster than the current one; ``number`` is that of the site."""
         candidate, seconds = self.options[self.taken]
         for index in range(self.taken + 1, len(self.options)):
             better, faster = self.options[index]

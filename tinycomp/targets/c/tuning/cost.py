@@ -1,4 +1,4 @@
-"""What a call will cost: an analytic model of the kernels, for choosing between candidates that nobody has measured.
+"""The cost of a call: an analytic model of the kernels, for candidates without measurements.
 
 Counted in processor cycles: multiplications at the peak of two fused multiply-adds per cycle, with what partial tiles
 and vectors waste; the transforms of Winograd's algorithm; and the weights, which other layers have pushed out of the
@@ -166,5 +166,5 @@ def quantized_winograd(tiles: int, channels: int, columns: int, on: Processor) -
 
 
 def _seconds(work: float, reading: float) -> float:
-    """Return the seconds of both: waiting for weights is hardly hidden behind the work, which needs them at once."""
+    """Return the sum of both times: waiting for weights hardly overlaps with the work, which needs them at once."""
     return (work + reading + _CALL) / CLOCK

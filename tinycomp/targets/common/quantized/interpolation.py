@@ -56,7 +56,7 @@ class LinearAxis:
         elif mode in ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel"):
             numerator, denominator, offset = 2 * output, 2 * size, size - output
         else:
-            return reject(f"places of mode {mode} are no fixed fractions")
+            return reject(f"places of mode {mode} are not fixed fractions")
         common = gcd(numerator, denominator, offset)
         axis = cls(size, output, numerator // common, denominator // common, offset // common)
         fits = axis.numerator <= STEPS and axis.denominator < _FARTHEST * axis.numerator

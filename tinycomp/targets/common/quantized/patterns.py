@@ -199,7 +199,7 @@ def bias_per_channel(match: Match) -> Verdict:
     channels = shape[channel_axis(node)]
     fits = match.b is None or constant(match.b).shape in [(channels,), (1, channels)]
     if fits and match.b is not None and constant(match.b).dtype.kind == "f" and _counts(match):
-        return reject("the sums are whole numbers, but the bias is none")
+        return reject("the sums are integers, but the bias is not")
     return fits or reject(f"the bias must have one entry per channel, got shape {list(constant(match.b).shape)}")
 
 

@@ -27,7 +27,7 @@ def one_variable(match: Match) -> Verdict:
             if value is None or value is match.x or value.producer in members:
                 continue
             if value.const is None or value.const.size != 1:
-                return reject(f'"{value.name}" beside the 8-bit tensor is no scalar constant')
+                return reject(f'"{value.name}" beside the 8-bit tensor is not a scalar constant')
     if match.x.rank is None:
         return reject("the rank is unknown")
     return True
