@@ -181,7 +181,7 @@ def test_long_sums_stay_exact_enough(isa, pool, rng):
 
 
 @pytest.mark.parametrize(
-    "shape", [(7, 10, 1), (3, 1000, 1), (200, 128, 1), (2, 21, 35), (3, 5, 3), (4, 1, 1), (0, 3, 1)]
+    "shape", [(7, 10, 1), (37, 21, 1), (3, 1000, 1), (200, 128, 1), (2, 21, 35), (3, 5, 3), (4, 1, 1), (0, 3, 1)]
 )
 @pytest.mark.parametrize("logarithm", [0, 1])
 def test_softmax_equals_numpy(shape, logarithm, isa, pool, rng):
@@ -191,7 +191,7 @@ def test_softmax_equals_numpy(shape, logarithm, isa, pool, rng):
     wide = x.astype(np.float64)
     shifted = wide - (wide.max(axis=1, keepdims=True) if wide.size else 0)
     expected = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-    np.testing.assert_allclose(y, expected if logarithm else np.exp(expected), rtol=3e-6, atol=3e-6 * logarithm)
+    np.testing.assert_allclose(y, expected if logarithm else np.exp(expected), rtol=4e-6, atol=3e-6 * logarithm)
 
 
 def test_softmax_of_masked_and_large_values(isa):

@@ -50,8 +50,14 @@ TC_INLINE tc_vf tc_vf_exp_signed(const float sign, tc_vf x) {
   return tc_vf_mul(TC_POLYNOMIAL(rest, series), tc_vf_power2(t));
 }
 
-/* e^x for x up to 89, within 4 ulp; 0 where it would be below the normal numbers, and infinity from 88.4 on. */
-TC_INLINE tc_vf tc_vf_exp_normal(tc_vf x) { return tc_vf_exp_signed(1.0f, tc_vf_max(tc_vf_set1(-88.0f), x)); }
+/* e^(scale d) for differences d of at most 0, or a little above it, where `exponent` is scale / ln 2: within 4 ulp near
+ * 0, of larger exponents within their own rounding; 0 where it would be below the normal numbers. */
+TC_INLINE tc_vf tc_vf_exp_difference(tc_vf d, tc_vf exponent) {
+  static const float series[] = {1.0f, 0.693147004f, 0.240222424f, 0.0555073359f, 0.00967151299f, 0.00132647273f};
+  const tc_vf magic = tc_vf_set1(TC_POWER2_MAGIC), bounded = tc_vf_max(tc_vf_set1(-127.0f), tc_vf_mul(d, exponent));
+  const tc_vf t = tc_vf_add(bounded, magic), rest = tc_vf_sub(bounded, tc_vf_sub(t, magic));
+  return tc_vf_mul(TC_POLYNOMIAL(rest, series), tc_vf_power2(t));
+}
 
 /* x * p(x^2) / q(x^2) for an odd function that is 1 in float beyond `limit`. */
 #define TC_ODD_RATIONAL(x, limit, p, q)                                                                \
