@@ -19,7 +19,7 @@
 
 enum { ATTENTION_Y, ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_MASK };
 
-enum { ATTENTION_QUERIES = 384, ATTENTION_ROWS = 48, ATTENTION_KEYS = 256 };
+enum { ATTENTION_QUERIES = 768, ATTENTION_BLOCK = 384, ATTENTION_ROWS = 48, ATTENTION_KEYS = 256 };
 
 /* From one row of scores to the next: not a power of two, so that they do not crowd a few sets of the cache. */
 enum { ATTENTION_STRIDE = ATTENTION_KEYS + 16 };
@@ -35,7 +35,7 @@ enum { ATTENTION_FEWEST_UNITS = 8 };
 
 /* How the queries of a head are cut: into equal blocks, each of whole tiles. */
 static int64_t attention_block(const tc_attention_f32_params *p) {
-  int64_t blocks = tc_ceil_div(p->rows, ATTENTION_QUERIES);
+  int64_t blocks = tc_ceil_div(p->rows, ATTENTION_BLOCK);
   if (p->rows > ATTENTION_ROWS && p->batch * p->heads * blocks < ATTENTION_FEWEST_UNITS) {
     blocks *= 2;
   }

@@ -51,7 +51,8 @@ static float softmax_most(const float *x, int64_t count) {
 
 /* y = e^(scale * (x - most)), which must not be above 1, and their sum. */
 static float softmax_exponentials(float *y, const float *x, int64_t count, float scale, float most) {
-  const tc_vf exponent = tc_vf_set1(scale * 1.44269504f), shift = tc_vf_set1(most);
+  const tc_exponent exponent = tc_exponent_make(scale);
+  const tc_vf shift = tc_vf_set1(most);
   tc_vf sum = tc_vf_set1(0.0f);
   int64_t i = 0;
   for (; i + TC_LANES <= count; i += TC_LANES) {
@@ -98,7 +99,7 @@ static void softmax_rows(float *y, const float *x, int64_t rows, int64_t count) 
 /* Up to a vector of neighbouring rows. */
 static void softmax_columns(float *y, const float *x, const tc_softmax_f32_params *p, int64_t columns) {
   const int64_t count = p->axis, step = p->inner;
-  const tc_vf exponent = tc_vf_set1(1.44269504f);
+  const tc_exponent exponent = tc_exponent_make(1.0f);
   tc_vf most = tc_vf_set1(-INFINITY), sum = tc_vf_set1(0.0f);
   for (int64_t i = 0; i < count; i++) {
     most = tc_vf_maximum(most, tc_load_up_to(x + i * step, columns));
