@@ -27,6 +27,7 @@ TC_INLINE tc_vf tc_vf_keep(tc_vf v) {
 }
 TC_INLINE void tc_vf_store(float *p, tc_vf v) { _mm256_storeu_ps(p, v); }
 TC_INLINE tc_vf tc_vf_load_first(const float *p, int64_t n) { return _mm256_maskload_ps(p, tc_first_lanes(n)); }
+TC_INLINE tc_vf tc_vf_first(tc_vf v, int64_t n) { return _mm256_and_ps(v, _mm256_castsi256_ps(tc_first_lanes(n))); }
 /* Piece by piece, because some processors take a dozen cycles for a masked store. */
 TC_INLINE void tc_vf_store_first(float *p, tc_vf v, int64_t n) {
   __m128 half = _mm256_castps256_ps128(v);

@@ -20,6 +20,7 @@ TC_INLINE tc_vf tc_vf_set1(float x) { return _mm512_set1_ps(x); }
 TC_INLINE tc_vf tc_vf_load(const float *p) { return _mm512_loadu_ps(p); }
 TC_INLINE void tc_vf_store(float *p, tc_vf v) { _mm512_storeu_ps(p, v); }
 TC_INLINE tc_vf tc_vf_load_first(const float *p, int64_t n) { return _mm512_maskz_loadu_ps(tc_first_lanes(n), p); }
+TC_INLINE tc_vf tc_vf_first(tc_vf v, int64_t n) { return _mm512_maskz_mov_ps(tc_first_lanes(n), v); }
 TC_INLINE void tc_vf_store_first(float *p, tc_vf v, int64_t n) { _mm512_mask_storeu_ps(p, tc_first_lanes(n), v); }
 TC_INLINE tc_vf tc_vf_add(tc_vf a, tc_vf b) { return _mm512_add_ps(a, b); }
 TC_INLINE tc_vf tc_vf_sub(tc_vf a, tc_vf b) { return _mm512_sub_ps(a, b); }

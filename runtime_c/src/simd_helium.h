@@ -21,6 +21,7 @@ TC_INLINE tc_vf tc_vf_load(const float *p) { return vldrwq_f32(p); }
 TC_INLINE tc_vf tc_vf_keep(tc_vf v) { return v; }
 TC_INLINE void tc_vf_store(float *p, tc_vf v) { vstrwq_f32(p, v); }
 TC_INLINE tc_vf tc_vf_load_first(const float *p, int64_t n) { return vldrwq_z_f32(p, tc_first_lanes(n)); }
+TC_INLINE tc_vf tc_vf_first(tc_vf v, int64_t n) { return vpselq_f32(v, vdupq_n_f32(0.0f), tc_first_lanes(n)); }
 TC_INLINE void tc_vf_store_first(float *p, tc_vf v, int64_t n) { vstrwq_p_f32(p, v, tc_first_lanes(n)); }
 TC_INLINE tc_vf tc_vf_add(tc_vf a, tc_vf b) { return vaddq_f32(a, b); }
 TC_INLINE tc_vf tc_vf_sub(tc_vf a, tc_vf b) { return vsubq_f32(a, b); }

@@ -34,6 +34,10 @@ TC_INLINE tc_vf tc_vf_load_first(const float *p, int64_t n) {
   }
   return vld1q_f32(lanes);
 }
+TC_INLINE tc_vf tc_vf_first(tc_vf v, int64_t n) {
+  const float32x4_t lanes = {0.0f, 1.0f, 2.0f, 3.0f};
+  return vbslq_f32(vcltq_f32(lanes, vdupq_n_f32((float)n)), v, vdupq_n_f32(0.0f));
+}
 TC_INLINE void tc_vf_store_first(float *p, tc_vf v, int64_t n) {
   float lanes[4];
   vst1q_f32(lanes, v);

@@ -34,6 +34,7 @@ TC_INLINE tc_vf tc_vf_load(const float *p) { return *p; }
 TC_INLINE tc_vf tc_vf_keep(tc_vf v) { return v; }
 TC_INLINE void tc_vf_store(float *p, tc_vf v) { *p = v; }
 TC_INLINE tc_vf tc_vf_load_first(const float *p, int64_t n) { return n > 0 ? *p : 0.0f; }
+TC_INLINE tc_vf tc_vf_first(tc_vf v, int64_t n) { return n > 0 ? v : 0.0f; }
 TC_INLINE void tc_vf_store_first(float *p, tc_vf v, int64_t n) {
   if (n > 0) {
     *p = v;

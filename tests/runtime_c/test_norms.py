@@ -11,7 +11,7 @@ from tinycomp.runtime.native.executor import NativeProgram
 from tinycomp.runtime.native.program import BufferSpec, Operand
 
 
-@pytest.mark.parametrize("shape", [(5, 1), (3, 17), (64, 768), (7, 5000), (0, 4), (3, 0)], ids=str)
+@pytest.mark.parametrize("shape", [(5, 1), (3, 17), (37, 24), (64, 768), (7, 5000), (0, 4), (3, 0)], ids=str)
 @pytest.mark.parametrize("rms", [0, 1])
 @pytest.mark.parametrize("affine", [(True, True), (True, False), (False, True), (False, False)], ids=str)
 def test_layer_norm_equals_numpy(shape, rms, affine, isa, pool, rng):

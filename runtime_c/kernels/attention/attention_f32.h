@@ -4,7 +4,8 @@
  * 2018): every block of keys may raise a row's maximum, and then what was summed so far shrinks accordingly.
  *
  * Scratch, one after another: row pointers, a bias of zeros, the rows' maxima and sums, a packed block of keys, a
- * packed block of values, and the scores of a few queries. */
+ * packed block of values, the scores of a few queries, and, where there are several blocks of keys, the queries and
+ * their sums. In their own places, rows of heads side by side would crowd a part of the second-level cache. */
 #ifndef TINYCOMP_KERNELS_ATTENTION_ATTENTION_F32_H
 #define TINYCOMP_KERNELS_ATTENTION_ATTENTION_F32_H
 
@@ -18,17 +19,23 @@
 
 enum { ATTENTION_Y, ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_MASK };
 
-enum { ATTENTION_QUERIES = 384, ATTENTION_ROWS = 48, ATTENTION_KEYS = 256 };
+enum { ATTENTION_QUERIES = 768, ATTENTION_BLOCK = 384, ATTENTION_ROWS = 48, ATTENTION_KEYS = 256 };
 
 /* From one row of scores to the next: not a power of two, so that they do not crowd a few sets of the cache. */
 enum { ATTENTION_STRIDE = ATTENTION_KEYS + 16 };
+
+/* Floats of a line of the cache. */
+enum { ATTENTION_LINE = 16 };
+
+/* Rows of scores that become exponentials together. */
+enum { ATTENTION_TOGETHER = 8 };
 
 /* With fewer units than this, heads are halved, for threads to have equal shares of an odd number of them. */
 enum { ATTENTION_FEWEST_UNITS = 8 };
 
 /* How the queries of a head are cut: into equal blocks, each of whole tiles. */
 static int64_t attention_block(const tc_attention_f32_params *p) {
-  int64_t blocks = tc_ceil_div(p->rows, ATTENTION_QUERIES);
+  int64_t blocks = tc_ceil_div(p->rows, ATTENTION_BLOCK);
   if (p->rows > ATTENTION_ROWS && p->batch * p->heads * blocks < ATTENTION_FEWEST_UNITS) {
     blocks *= 2;
   }
@@ -68,6 +75,9 @@ static void TC_NAME(tc_attention_f32_prepare)(tc_prepare *prepare) {
   const int64_t widths =
       TC_PRODUCT(prepare, p->depth, ATTENTION_KEYS) +
       TC_PRODUCT(prepare, tc_ceil_div(tc_max(p->value_depth, 0), TC_LANES), TC_LANES, ATTENTION_KEYS);
+  const int64_t copies = p->keys > ATTENTION_KEYS ? TC_PRODUCT(prepare, p->depth, ATTENTION_QUERIES) +
+                                                        TC_PRODUCT(prepare, p->value_depth, ATTENTION_QUERIES)
+                                                  : 0;
   if (tc_refused(prepare)) {
     return;
   }
@@ -77,7 +87,7 @@ static void TC_NAME(tc_attention_f32_prepare)(tc_prepare *prepare) {
       TC_COUNT(p->batch, p->heads) * attention_seen(p) * (2.0 * (double)(p->depth + p->value_depth) + 5.0);
   prepare->scratch_bytes =
       ATTENTION_ROWS * (int64_t)sizeof(float *) +
-      (TC_PANEL + 2 * ATTENTION_QUERIES + widths + ATTENTION_ROWS * ATTENTION_STRIDE) * (int64_t)sizeof(float);
+      (TC_PANEL + 2 * ATTENTION_QUERIES + widths + ATTENTION_ROWS * ATTENTION_STRIDE + copies) * (int64_t)sizeof(float);
 }
 
 /* One unit at work: where its operands begin, and the call's pieces of scratch. */
@@ -88,6 +98,9 @@ typedef struct attention_unit {
   int64_t first, count; /* queries */
   const float **rows;
   float *zeros, *most, *sums, *key_panels, *value_panels, *scores;
+  const float *queries; /* q, or a copy where several blocks of keys come by */
+  float *result;        /* y, or its sums until then */
+  int64_t query_row, result_row;
 } attention_unit;
 
 /* The queries of unit `*unit` and of those before `end` that see the same keys, which are then packed once for as many
@@ -104,7 +117,9 @@ static attention_unit attention_unit_at(const tc_call *call, int64_t *unit, int6
   *unit += together;
   float *zeros = (float *)(rows + ATTENTION_ROWS), *most = zeros + TC_PANEL, *sums = most + ATTENTION_QUERIES;
   float *key_panels = sums + ATTENTION_QUERIES, *value_panels = key_panels + p->depth * ATTENTION_KEYS;
-  return (attention_unit){
+  float *scores = value_panels + tc_round_up(p->value_depth, TC_LANES) * ATTENTION_KEYS;
+  float *copies = scores + ATTENTION_ROWS * ATTENTION_STRIDE;
+  attention_unit u = {
       .p = p,
       .q = (const float *)call->operands[ATTENTION_Q] + batch * p->q_batch + head * p->q_head + first * p->q_row,
       .k = (const float *)call->operands[ATTENTION_K] + batch * p->k_batch + shared * p->k_head,
@@ -119,8 +134,13 @@ static attention_unit attention_unit_at(const tc_call *call, int64_t *unit, int6
       .sums = sums,
       .key_panels = key_panels,
       .value_panels = value_panels,
-      .scores = value_panels + tc_round_up(p->value_depth, TC_LANES) * ATTENTION_KEYS,
+      .scores = scores,
   };
+  u.queries = p->keys > ATTENTION_KEYS ? copies : u.q;
+  u.query_row = p->keys > ATTENTION_KEYS ? p->depth : p->q_row;
+  u.result = p->keys > ATTENTION_KEYS ? copies + ATTENTION_QUERIES * p->depth : u.y;
+  u.result_row = p->keys > ATTENTION_KEYS ? p->value_depth : p->y_row;
+  return u;
 }
 
 /* Packs keys [first, first + count) and their values. */
@@ -142,6 +162,25 @@ static void attention_pack(const attention_unit *u, int64_t first, int64_t count
                                 .depth_stride = p->v_row,
                                 .column_stride = 1};
   tc_pack_panels(&values, u->value_panels);
+}
+
+/* Asks for the rows from `begin` to `end`, of so many floats. */
+static void attention_fetch_rows(const float *rows, int64_t stride, int64_t begin, int64_t end, int64_t columns) {
+  for (int64_t i = begin; i < end; i++) {
+    for (int64_t j = 0; j < columns; j += ATTENTION_LINE) {
+      __builtin_prefetch(rows + i * stride + j, 0, 2);
+    }
+  }
+}
+
+/* Asks for that part of the keys behind `first` and their values that the queries from `begin` on are of all of the
+ * unit, so that they are near when they are packed. */
+static void attention_fetch(const attention_unit *u, int64_t begin, int64_t count, int64_t first) {
+  const tc_attention_f32_params *p = u->p;
+  const int64_t keys = tc_min(p->keys - first, ATTENTION_KEYS);
+  const int64_t from = first + keys * begin / u->count, to = first + keys * (begin + count) / u->count;
+  attention_fetch_rows(u->k, p->k_row, from, to, p->k_column == 1 ? p->depth : 0);
+  attention_fetch_rows(u->v, p->v_row, from, to, p->value_depth);
 }
 
 /* c[count, columns] (+)= rows * packed panels. */
@@ -174,26 +213,58 @@ static void attention_add_mask(float *scores, float scale, const float *mask, in
   }
 }
 
-static void attention_scale_row(float *y, int64_t count, float factor) {
+/* to = factor * from, which may be the same. */
+static void attention_scale_row(float *to, const float *from, int64_t count, float factor) {
   const tc_vf factors = tc_vf_set1(factor);
   for (int64_t i = 0; i < count; i += TC_LANES) {
-    tc_store_up_to(y + i, tc_vf_mul(tc_load_up_to(y + i, count - i), factors), count - i);
+    tc_store_up_to(to + i, tc_vf_mul(tc_load_up_to(from + i, count - i), factors), count - i);
   }
 }
 
-/* Turns one row of scores, still to be scaled, into exponentials, and shrinks what the row has summed so far if its
- * maximum rises. The scale is positive. */
-static void attention_exponentials(const attention_unit *u, float *scores, float scale, int64_t query, int64_t count,
-                                   bool is_first) {
-  const float before = is_first ? -INFINITY : u->most[query];
-  const float found = softmax_most(scores, count) * scale, most = found > before ? found : before;
-  const float shift = most == -INFINITY ? 0.0f : most; /* nothing but masked keys so far */
-  const float sum = softmax_exponentials(scores, scores, count, scale, shift);
-  const float shrink = is_first ? 0.0f : expf(before - shift);
-  u->most[query] = most;
-  u->sums[query] = is_first ? sum : u->sums[query] * shrink + sum;
-  if (!is_first && shrink != 1.0f) {
-    attention_scale_row(u->y + query * u->p->y_row, u->p->value_depth, shrink);
+/* Masks the products of a query with keys [first, first + keys). What is left to scale them by is positive. */
+static void attention_finish_scores(const attention_unit *u, float *scores, int64_t query, int64_t first,
+                                    int64_t keys) {
+  const tc_attention_f32_params *p = u->p;
+  if (u->mask) {
+    attention_add_mask(scores, p->scale, u->mask + query * p->mask_row + first * p->mask_column, p->mask_column, keys);
+  } else if (p->scale <= 0.0f) { /* the largest product is not the largest score */
+    attention_scale_row(scores, scores, keys, p->scale);
+  }
+  const int64_t seen = p->causal ? tc_max(u->first + query + p->past + 1 - first, 0) : keys;
+  for (int64_t j = seen; j < keys; j++) {
+    scores[j] = -INFINITY;
+  }
+}
+
+/* Turns the products of a few queries, [query, query + count), with keys [first, first + keys) into exponentials, and
+ * shrinks what a query has summed so far if its greatest score rises. Step by step for all of them: while one row waits
+ * for its lanes to be joined, another goes on. */
+static void attention_exponentials(const attention_unit *u, float *scores, int64_t query, int64_t count, int64_t first,
+                                   int64_t keys) {
+  const tc_attention_f32_params *p = u->p;
+  const float scale = u->mask || p->scale <= 0.0f ? 1.0f : p->scale;
+  float *most = u->most + query, *sums = u->sums + query, shift[ATTENTION_TOGETHER], shrink[ATTENTION_TOGETHER] = {0};
+  for (int64_t m = 0; m < count; m++) {
+    attention_finish_scores(u, scores + m * ATTENTION_STRIDE, query + m, first, keys);
+  }
+  for (int64_t m = 0; m < count; m++) {
+    const float found = softmax_most(scores + m * ATTENTION_STRIDE, keys);
+    const float before = first ? most[m] : -INFINITY;
+    most[m] = found > before ? found : before;
+    shift[m] = most[m] == -INFINITY ? 0.0f : most[m]; /* nothing but masked keys so far */
+    shrink[m] = (before - shift[m]) * scale;
+  }
+  for (int64_t m = 0; first && m < ATTENTION_TOGETHER; m += TC_LANES) {
+    tc_store_up_to(shrink + m, tc_vf_exp(tc_load_up_to(shrink + m, ATTENTION_TOGETHER - m)), ATTENTION_TOGETHER - m);
+  }
+  for (int64_t m = 0; m < count; m++) {
+    float *row = scores + m * ATTENTION_STRIDE;
+    const float sum = softmax_exponentials(row, row, keys, scale, shift[m]);
+    sums[m] = first ? sums[m] * shrink[m] + sum : sum;
+    if (first && shrink[m] != 1.0f) {
+      float *result = u->result + (query + m) * u->result_row;
+      attention_scale_row(result, result, p->value_depth, shrink[m]);
+    }
   }
 }
 
@@ -201,32 +272,25 @@ static void attention_exponentials(const attention_unit *u, float *scores, float
 static void attention_rows(const attention_unit *u, int64_t begin, int64_t count, int64_t first, int64_t keys) {
   const tc_attention_f32_params *p = u->p;
   for (int64_t m = 0; m < count; m++) {
-    u->rows[m] = u->q + (begin + m) * p->q_row;
+    u->rows[m] = u->queries + (begin + m) * u->query_row;
   }
   attention_product(u, count, p->depth, u->key_panels, keys, u->scores, ATTENTION_STRIDE, false);
-  for (int64_t m = 0; m < count; m++) {
-    float *scores = u->scores + m * ATTENTION_STRIDE;
-    const int64_t query = begin + m;
-    float scale = p->scale;
-    if (u->mask) {
-      attention_add_mask(scores, scale, u->mask + query * p->mask_row + first * p->mask_column, p->mask_column, keys);
-      scale = 1.0f;
-    } else if (scale <= 0.0f) { /* the largest product is not the largest score */
-      attention_scale_row(scores, keys, scale);
-      scale = 1.0f;
-    }
-    const int64_t seen = p->causal ? tc_max(u->first + query + p->past + 1 - first, 0) : keys;
-    for (int64_t j = seen; j < keys; j++) {
-      scores[j] = -INFINITY;
-    }
-    attention_exponentials(u, scores, scale, query, keys, first == 0);
-    u->rows[m] = scores;
+  for (int64_t m = 0; m < count; m += ATTENTION_TOGETHER) {
+    attention_exponentials(u, u->scores + m * ATTENTION_STRIDE, begin + m, tc_min(count - m, ATTENTION_TOGETHER), first,
+                           keys);
   }
-  attention_product(u, count, keys, u->value_panels, p->value_depth, u->y + begin * p->y_row, p->y_row, first > 0);
+  for (int64_t m = 0; m < count; m++) {
+    u->rows[m] = u->scores + m * ATTENTION_STRIDE;
+  }
+  attention_product(u, count, keys, u->value_panels, p->value_depth, u->result + begin * u->result_row, u->result_row,
+                    first > 0);
 }
 
 static void attention_run_unit(const attention_unit *u) {
   const tc_attention_f32_params *p = u->p;
+  for (int64_t m = 0; m < u->count && u->queries != u->q; m++) {
+    memcpy((float *)u->queries + m * u->query_row, u->q + m * p->q_row, (size_t)p->depth * sizeof(float));
+  }
   for (int64_t first = 0; first == 0 || first < p->keys; first += ATTENTION_KEYS) {
     const int64_t keys = tc_min(p->keys - first, ATTENTION_KEYS);
     if (first > 0 && p->causal && first > u->first + u->count - 1 + p->past) {
@@ -234,11 +298,15 @@ static void attention_run_unit(const attention_unit *u) {
     }
     attention_pack(u, first, keys);
     for (int64_t begin = 0; begin < u->count; begin += ATTENTION_ROWS) {
-      attention_rows(u, begin, tc_min(u->count - begin, ATTENTION_ROWS), first, keys);
+      const int64_t count = tc_min(u->count - begin, ATTENTION_ROWS);
+      if (first + keys < p->keys) {
+        attention_fetch(u, begin, count, first + keys);
+      }
+      attention_rows(u, begin, count, first, keys);
     }
   }
   for (int64_t m = 0; m < u->count; m++) {
-    attention_scale_row(u->y + m * p->y_row, p->value_depth, 1.0f / u->sums[m]);
+    attention_scale_row(u->y + m * p->y_row, u->result + m * u->result_row, p->value_depth, 1.0f / u->sums[m]);
   }
 }
 

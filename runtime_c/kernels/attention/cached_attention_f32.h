@@ -370,7 +370,7 @@ static void cached_rows(const cached_unit *u, const cached_scratch *s, int64_t b
     const float scale = cached_finish_scores(u, scores, u->begin + begin + m, first, keys);
     const float before = s->most[begin + m], found = softmax_most(scores, keys) * scale;
     const float most = found > before ? found : before, shift = most == -INFINITY ? 0.0f : most;
-    const float total = softmax_exponentials(scores, scores, keys, scale, shift);
+    const float total = softmax_exponentials(scores, scores, keys, scale, shift / scale);
     const float shrink = *has_sums ? expf(before - shift) : 0.0f;
     s->most[begin + m] = most;
     s->totals[begin + m] = s->totals[begin + m] * shrink + total;
@@ -549,8 +549,9 @@ static void cached_few_keys(const cached_unit *u, int64_t from, int64_t to, floa
   for (int64_t i = 0; i < u->count; i++) {
     float *row = scores + i * CACHED_FEW_STRIDE;
     const float scale = cached_finish_scores(u, row, i, from, to - from);
-    most[i] = softmax_most(row, to - from) * scale;
-    totals[i] = softmax_exponentials(row, row, to - from, scale, most[i] == -INFINITY ? 0.0f : most[i]);
+    const float found = softmax_most(row, to - from);
+    most[i] = found * scale;
+    totals[i] = softmax_exponentials(row, row, to - from, scale, found == -INFINITY ? 0.0f : found);
   }
   memset(sums, 0, (size_t)(u->count * stride) * sizeof(float));
   for (int64_t first = from; first < to; first += CACHED_NEAR) {

@@ -16,11 +16,22 @@
   TC_ACTIVATION(HARDSWISH,                                                                                   \
                 tc_vf_mul(x, tc_clamp(tc_vf_fma(x, tc_vf_set1(1.0f / 6.0f), tc_vf_set1(0.5f)), 0.0f, 1.0f))) \
   TC_ACTIVATION(HARDSIGMOID, tc_clamp(tc_vf_fma(a, x, b), 0.0f, 1.0f))                                       \
-  TC_ACTIVATION(GELU_ERF, tc_gelu(x, tc_vf_erf(tc_vf_mul(x, tc_vf_set1(0.70710678f)))))                      \
+  TC_ACTIVATION(GELU_ERF, tc_gelu_erf(x))                                                                    \
   TC_ACTIVATION(GELU_TANH, tc_gelu(x, tc_vf_tanh(tc_gelu_argument(x))))
 
 TC_INLINE tc_vf tc_gelu(tc_vf x, tc_vf bell) {
   return tc_vf_mul(tc_vf_mul(x, tc_vf_set1(0.5f)), tc_vf_add(bell, tc_vf_set1(1.0f)));
+}
+
+/* x / 2 * (1 + erf(x / sqrt(2))), where erf is that of math.h with the root in its coefficients. Only -1 is a bound
+ * that large numbers need. */
+TC_INLINE tc_vf tc_gelu_erf(tc_vf x) {
+  static const float p[] = {0.797884513f,    0.0673192632f,   0.00932477233f,
+                            0.000332840951f, 1.25901914e-05f, 4.53006855e-08f};
+  static const float q[] = {1.0f, 0.25103855f, 0.0285273975f, 0.00187116438f, 7.26591625e-05f, 1.19036338e-06f};
+  const tc_vf half = tc_vf_mul(x, tc_vf_set1(0.5f)), t = tc_clamp(x, -5.5437171f, 5.5437171f), t2 = tc_vf_mul(t, t);
+  const tc_vf erf = tc_vf_div(tc_vf_mul(t, TC_POLYNOMIAL(t2, p)), TC_POLYNOMIAL(t2, q));
+  return tc_vf_fma(half, tc_vf_max(tc_vf_set1(-1.0f), erf), half);
 }
 
 /* sqrt(2/pi) * (x + 0.044715 x^3) */

@@ -50,8 +50,24 @@ TC_INLINE tc_vf tc_vf_exp_signed(const float sign, tc_vf x) {
   return tc_vf_mul(TC_POLYNOMIAL(rest, series), tc_vf_power2(t));
 }
 
-/* e^x for x up to 89, within 4 ulp; 0 where it would be below the normal numbers, and infinity from 88.4 on. */
-TC_INLINE tc_vf tc_vf_exp_normal(tc_vf x) { return tc_vf_exp_signed(1.0f, tc_vf_max(tc_vf_set1(-88.0f), x)); }
+/* What differences are multiplied by, 1 / ln 2 times their scale, and the least that counts. */
+typedef struct tc_exponent {
+  tc_vf factor, low;
+} tc_exponent;
+
+TC_INLINE tc_exponent tc_exponent_make(float scale) {
+  return (tc_exponent){tc_vf_set1(scale * 1.44269504f), tc_vf_set1(-127.0f / (scale * 1.44269504f))};
+}
+
+/* e^(scale d) for differences d of at most 0, or a little above it, as exact as the product of both is; 0
+ * where it would be below the normal numbers. */
+TC_INLINE tc_vf tc_vf_exp_difference(tc_vf d, tc_exponent exponent) {
+  static const float series[] = {1.0f, 0.693147004f, 0.240222424f, 0.0555073359f, 0.00967151299f, 0.00132647273f};
+  const tc_vf magic = tc_vf_set1(TC_POWER2_MAGIC), bounded = tc_vf_max(exponent.low, d);
+  const tc_vf t = tc_vf_fma(bounded, exponent.factor, magic);
+  const tc_vf rest = tc_vf_fma(bounded, exponent.factor, tc_vf_sub(magic, t));
+  return tc_vf_mul(TC_POLYNOMIAL(rest, series), tc_vf_power2(t));
+}
 
 /* x * p(x^2) / q(x^2) for an odd function that is 1 in float beyond `limit`. */
 #define TC_ODD_RATIONAL(x, limit, p, q)                                                                \

@@ -45,12 +45,17 @@ static int64_t tc_even_block(int64_t rows, int64_t wanted) {
  * a noticeable overhead. */
 enum { TC_FEWEST_UNITS = 24, TC_FEWEST_PRODUCTS = 1 << 17 };
 
+/* Nor has a block fewer rows than this where panels come from beyond the second-level cache: they come while the block
+ * before is computed, and fewer rows do not take as long. */
+enum { TC_FEWEST_ROWS = 32 };
+
 /* The rows of a block: at most `most`, and fewer where threads would otherwise share the rows unevenly. */
-static int64_t tc_fair_block(int64_t rows, int64_t columns, int64_t products, int64_t right_floats, int64_t most) {
+static int64_t tc_fair_block(int64_t rows, int64_t columns, int64_t products, int64_t right_floats, int64_t most,
+                             bool is_far) {
   const int64_t fair = rows * tc_ceil_div(columns, TC_PANEL) * products / TC_FEWEST_UNITS;
   const int64_t depth = right_floats / tc_max(columns * products, 1);
   const int64_t worth = TC_FEWEST_PRODUCTS / (tc_max(depth, 1) * TC_PANEL);
-  return tc_min(most, tc_max(tc_max(fair, worth), 2 * tc_tile_rows[TC_TILE_VECTORS]));
+  return tc_min(most, tc_max(tc_max(fair, worth), is_far ? TC_FEWEST_ROWS : 2 * tc_tile_rows[TC_TILE_VECTORS]));
 }
 
 /* Chooses a grid; left_floats and right_floats are the sizes of the operands. */
@@ -65,7 +70,8 @@ static tc_grid tc_grid_make(int64_t rows, int64_t columns, int64_t left_floats, 
   if (wish.block_rows) {
     grid.block_rows = wish.block_rows;
   } else {
-    grid.block_rows = tc_even_block(rows, tc_fair_block(rows, columns, wish.products, right_floats, most));
+    const bool is_far = right_floats > half_l2;
+    grid.block_rows = tc_even_block(rows, tc_fair_block(rows, columns, wish.products, right_floats, most, is_far));
   }
   /* Rows first if no operand is then read twice from memory: a thread has the same band of the image in all layers. */
   grid.panel_outer = right_floats > half_l2 && (left_floats <= half_l2 || grid.block_rows < most / 2);

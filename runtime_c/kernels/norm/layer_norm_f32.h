@@ -10,6 +10,9 @@
 
 enum { LAYER_NORM_Y, LAYER_NORM_TOTAL, LAYER_NORM_X, LAYER_NORM_RESIDUAL, LAYER_NORM_SCALE, LAYER_NORM_BIAS };
 
+/* Rows that are computed together, of so many floats in all, which stay in the first-level cache. */
+enum { LAYER_NORM_TOGETHER = 8, LAYER_NORM_NEAR = 4096 };
+
 static void TC_NAME(tc_layer_norm_f32_prepare)(tc_prepare *prepare) {
   const tc_layer_norm_f32_params *p = prepare->params;
   TC_REQUIRE(prepare, p->rms == 0 || p->rms == 1, "rms must be 0 or 1");
@@ -48,32 +51,50 @@ TC_INLINE void layer_norm_apply(const bool scaled, const bool biased, float *y, 
   }
 }
 
-static void TC_NAME(tc_layer_norm_f32)(const tc_call *call, int64_t begin, int64_t end) {
+/* The sums of a row of up to a part at once, which saves joining them to nothing. */
+#define LAYER_NORM_SUM(kind, row, count, shift) \
+  ((count) <= REDUCE_PART ? reduce_part_##kind(row, count, shift) : reduce_row_##kind(row, count, shift, 0.0f))
+
+/* A few rows, step by step for all of them: while one waits for its lanes to be joined and for a root and a quotient,
+ * another goes on. */
+static void layer_norm_rows(const tc_call *call, int64_t begin, int64_t count) {
   const tc_layer_norm_f32_params *p = call->params;
+  const int64_t n = p->columns;
   const float *scale = call->operands[LAYER_NORM_SCALE], *bias = call->operands[LAYER_NORM_BIAS];
   const float *residual = call->operands[LAYER_NORM_RESIDUAL];
-  float *totals = call->operands[LAYER_NORM_TOTAL];
-  const int64_t n = p->columns;
-  for (int64_t row = begin; row < end; row++) {
-    const float *x = (const float *)call->operands[LAYER_NORM_X] + row * n;
-    float *y = (float *)call->operands[LAYER_NORM_Y] + row * n;
-    if (residual || totals) {
-      float *total = totals ? totals + row * n : y;
-      layer_norm_add(total, x, residual ? residual + row * n : NULL, n);
-      x = total;
-    }
-    const float mean = p->rms ? 0.0f : reduce_row_SUM(x, n, 0.0f, 0.0f) / (float)n;
-    const float variance = reduce_row_SQUARE(x, n, mean, 0.0f) / (float)n;
-    const float factor = 1.0f / sqrtf(variance + p->epsilon);
+  const float *x = (const float *)call->operands[LAYER_NORM_X] + begin * n;
+  float *y = (float *)call->operands[LAYER_NORM_Y] + begin * n, *total = call->operands[LAYER_NORM_TOTAL];
+  float means[LAYER_NORM_TOGETHER] = {0}, factors[LAYER_NORM_TOGETHER];
+  if (residual || total) {
+    total = total ? total + begin * n : y;
+    layer_norm_add(total, x, residual ? residual + begin * n : NULL, count * n);
+    x = total;
+  }
+  for (int64_t m = 0; m < count && !p->rms; m++) {
+    means[m] = LAYER_NORM_SUM(SUM, x + m * n, n, 0.0f) / (float)n;
+  }
+  for (int64_t m = 0; m < count; m++) {
+    const float variance = LAYER_NORM_SUM(SQUARE, x + m * n, n, means[m]) / (float)n;
+    factors[m] = 1.0f / sqrtf(variance + p->epsilon);
+  }
+  for (int64_t m = 0; m < count; m++, x += n, y += n) {
     if (scale && bias) {
-      layer_norm_apply(true, true, y, x, scale, bias, n, mean, factor);
+      layer_norm_apply(true, true, y, x, scale, bias, n, means[m], factors[m]);
     } else if (scale) {
-      layer_norm_apply(true, false, y, x, scale, bias, n, mean, factor);
+      layer_norm_apply(true, false, y, x, scale, bias, n, means[m], factors[m]);
     } else if (bias) {
-      layer_norm_apply(false, true, y, x, scale, bias, n, mean, factor);
+      layer_norm_apply(false, true, y, x, scale, bias, n, means[m], factors[m]);
     } else {
-      layer_norm_apply(false, false, y, x, scale, bias, n, mean, factor);
+      layer_norm_apply(false, false, y, x, scale, bias, n, means[m], factors[m]);
     }
+  }
+}
+
+static void TC_NAME(tc_layer_norm_f32)(const tc_call *call, int64_t begin, int64_t end) {
+  const tc_layer_norm_f32_params *p = call->params;
+  const int64_t together = tc_max(tc_min(LAYER_NORM_NEAR / tc_max(p->columns, 1), LAYER_NORM_TOGETHER), 1);
+  for (int64_t row = begin; row < end; row += together) {
+    layer_norm_rows(call, row, tc_min(end - row, together));
   }
 }
 
