@@ -17,7 +17,7 @@ from tinycomp.ir.graph import TINYCOMP, Node, Value
 from tinycomp.ops.conv import transposed_window
 from tinycomp.ops.spatial import make_window
 
-MOST_TAPS = 1024
+MOST_TAPS = 256
 """Definitions of windows with more positions than this would be too long: each position is a node or two."""
 _END = np.iinfo(np.int64).max
 
