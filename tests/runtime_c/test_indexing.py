@@ -95,6 +95,32 @@ def test_scatter_nd_and_scatter_elements(reduction, dtype, isa, pool, rng):
         np.testing.assert_array_equal(y, expected)
 
 
+@pytest.mark.parametrize("reduction", range(5))
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int64"])
+def test_scattered_elements_that_meet(reduction, dtype, isa, pool, rng):
+    data, updates = (rng.integers(-50, 50, n).astype(dtype) for n in (20, 150))
+    if dtype.startswith("float"):
+        data[3], updates[7], updates[100] = np.nan, np.nan, np.nan
+    indices = rng.integers(-20, 20, 150)
+    expected = data.copy()
+    if reduction == 0:
+        for index, update in zip(indices, updates, strict=True):
+            expected[index] = update
+    else:
+        with np.errstate(invalid="ignore"):
+            REDUCTIONS[reduction].at(expected, indices, updates)
+    kinds = {"type": TYPES[dtype], "reduction": reduction}
+    operands = [indices[:, None], updates]
+    y = run_onto("scatter_nd", data, operands, kinds | tuples_params(data, operands[0], 1), isa, pool)
+    np.testing.assert_array_equal(y, expected)
+    params = kinds | {"element_size": data.itemsize, "axis": 20, "axis_stride": 1, **eight("y_stride", (0,), 0)}
+    params |= eight("size", (150,), 1) | strides("index_stride", indices) | strides("update_stride", updates)
+    for index_dtype in (np.int32, np.int64):
+        given = indices.astype(index_dtype)
+        y = run_onto("scatter_elements", data, [given, updates], params | {"index_size": given.itemsize}, isa, pool)
+        np.testing.assert_array_equal(y, expected)
+
+
 @pytest.mark.parametrize("time_first", [0, 1])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_reverse_sequence(time_first, dtype, isa, pool, rng):

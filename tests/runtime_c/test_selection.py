@@ -12,7 +12,7 @@ from tinycomp.errors import TargetError
 from tinycomp.runtime.native.executor import NativeProgram
 from tinycomp.runtime.native.program import BufferSpec, Instruction, Operand, Program
 
-SHAPES = [(3, 200, 1), (2, 7, 70), (1, 1, 5), (4, 33, 3)]
+SHAPES = [(3, 200, 1), (2, 7, 70), (1, 1, 5), (4, 33, 3), (19, 6, 1)]
 
 
 def sizes(shape: tuple[int, ...]) -> dict[str, int]:
@@ -71,6 +71,21 @@ def test_top_few_of_many_floats(count, k, isa, rng):
         values, indices = run_both(x, params, expected.shape, isa)
         np.testing.assert_array_equal(indices, expected)
         np.testing.assert_array_equal(values.view(np.int32), np.take_along_axis(x, expected, 1).view(np.int32))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "int64"])
+def test_top_of_more_than_there_is_room_for(dtype, isa, rng):
+    """Rows of few and many numbers, and in order, so that every element is one of the best so far."""
+    x = np.stack([numbers(rng, (3000,), dtype), *rng.integers(-3000, 3000, (3, 3000)).astype(dtype)])
+    x[2], x[3] = np.sort(x[2]), np.sort(x[3])[::-1]
+    for largest in (0, 1):
+        order = np.argsort((-x if x.dtype.kind == "f" else ~x) if largest else x, axis=1, kind="stable")
+        for k, in_order in ((40, 1), (700, 1), (700, 0)):
+            expected = order[:, :k] if in_order else np.sort(order[:, :k], axis=1)
+            params = {"type": TYPES[dtype], "largest": largest, "sorted": in_order, **sizes((4, 3000, 1)), "k": k}
+            values, indices = run_both(x, params, expected.shape, isa)
+            np.testing.assert_array_equal(indices, expected)
+            np.testing.assert_array_equal(values, np.take_along_axis(x, expected, 1))
 
 
 def run_both(x, params, shape, isa):

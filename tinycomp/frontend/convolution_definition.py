@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tinycomp.frontend.definition_body import Body, Definition, is_float32, numbers_below, shape_of, sizes_of
+from tinycomp.frontend.definition_body import Body, Definition, dtype_of, is_float32, numbers_below, shape_of, sizes_of
 from tinycomp.ir.graph import TINYCOMP, Node, Value
 from tinycomp.ops.conv import transposed_window
 from tinycomp.ops.spatial import make_window
@@ -225,10 +225,23 @@ def _interleaved(body: Body, y: Value, channels: int, strides: Sequence[int]) ->
     return body.merged(turned, [1, 1, *[2] * rank])
 
 
+def _needs_parts(node: Node) -> bool:
+    """Tell whether a Gemm multiplies numbers of 32 or 64 bits other than float32, or its C comes in at run time."""
+    if is_float32(node):
+        return _comes_at_run_time(node.optional_operand(2))
+    scales = [float(node.attrs.get(factor, 1.0)) for factor in ("alpha", "beta")]
+    dtype = dtype_of(node.operand(0))
+    return dtype == "float64" or (dtype in _INTEGERS and all(scale.is_integer() for scale in scales))
+
+
+_INTEGERS = ("int32", "uint32", "int64", "uint64")
+"""Those that are multiplied as they are."""
+
+
 def _gemm(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
-    """Define alpha A B + beta C for a C that comes in at run time."""
-    a, b, c = operands[:3]
-    if a is None or b is None or c is None:
+    """Define alpha A B + beta C, where there is a C."""
+    a, b, c = (*operands, None)[:3]
+    if a is None or b is None:
         return None
     a, b = (
         body("Transpose", v, perm=[1, 0]) if node.attrs.get(name, 0) else v
@@ -237,13 +250,14 @@ def _gemm(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | N
     terms = []
     for term, factor in ((body("MatMul", a, b), "alpha"), (c, "beta")):
         scale = float(node.attrs.get(factor, 1.0))
-        terms.append(term if scale == 1.0 else body("Mul", term, body.like(term, scale)))
-    return body("Add", *terms)
+        if term is not None and (scale or factor == "alpha"):
+            terms.append(term if scale == 1.0 else body("Mul", term, body.like(term, scale)))
+    return body("Add", *terms) if len(terms) > 1 else terms[0]
 
 
 DEFINITIONS = MappingProxyType({
     "Conv": Definition(_conv, _has_run_time_weights),
     "ConvTranspose": Definition(_conv_transpose),
     "DeformConv": Definition(_deform_conv, is_float32),
-    "Gemm": Definition(_gemm, lambda node: is_float32(node) and _comes_at_run_time(node.optional_operand(2))),
+    "Gemm": Definition(_gemm, _needs_parts),
 })  # fmt: skip

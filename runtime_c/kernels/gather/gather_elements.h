@@ -39,43 +39,47 @@ static void TC_NAME(tc_gather_elements_pack)(const tc_prepare *prepare, void *st
   *(tc_rows *)state = gather_elements_rows(prepare->params);
 }
 
-/* One piece; whether all its indices are in range. */
-#define GATHER_ELEMENTS_ROW(type)                                                                                  \
-  static bool gather_elements_##type(const tc_gather_elements_params *p, void *to, const void *from, int64_t step, \
-                                     const void *indices, int64_t first, int64_t count) {                          \
-    type *y = to;                                                                                                  \
-    const type *data = from;                                                                                       \
-    for (int64_t i = 0; i < count; i++) {                                                                          \
-      const int64_t index = tc_index(indices, p->index_size, first + i, p->axis);                                  \
-      if (index < 0) {                                                                                             \
-        return false;                                                                                              \
-      }                                                                                                            \
-      y[i] = data[i * step + index * p->axis_stride];                                                              \
-    }                                                                                                              \
-    return true;                                                                                                   \
+/* Elements where positions say. */
+#define GATHER_APART(type)                                                                               \
+  static void gather_apart_##type(void *to, const void *from, const int64_t *positions, int64_t count) { \
+    type *y = to;                                                                                        \
+    const type *data = from;                                                                             \
+    for (int64_t i = 0; i < count; i++) {                                                                \
+      y[i] = data[positions[i]];                                                                         \
+    }                                                                                                    \
   }
-GATHER_ELEMENTS_ROW(uint8_t)
-GATHER_ELEMENTS_ROW(uint16_t)
-GATHER_ELEMENTS_ROW(uint32_t)
-GATHER_ELEMENTS_ROW(uint64_t)
-#undef GATHER_ELEMENTS_ROW
+GATHER_APART(uint8_t)
+GATHER_APART(uint16_t)
+GATHER_APART(uint32_t)
+GATHER_APART(uint64_t)
+#undef GATHER_APART
 
 static void TC_NAME(tc_gather_elements)(const tc_call *call, int64_t begin, int64_t end) {
   const tc_gather_elements_params *p = call->params;
   const int64_t size = p->element_size;
-  bool (*row)(const tc_gather_elements_params *, void *, const void *, int64_t, const void *, int64_t, int64_t) =
-      size == 1   ? gather_elements_uint8_t
-      : size == 2 ? gather_elements_uint16_t
-      : size == 4 ? gather_elements_uint32_t
-                  : gather_elements_uint64_t;
+  void (*apart)(void *, const void *, const int64_t *, int64_t) = size == 1   ? gather_apart_uint8_t
+                                                                  : size == 2 ? gather_apart_uint16_t
+                                                                  : size == 4 ? gather_apart_uint32_t
+                                                                              : gather_apart_uint64_t;
   tc_rows_walk walk = tc_rows_seek(call->state, begin);
+  const tc_indices indices = {.indices = call->operands[GATHER_ELEMENTS_INDICES],
+                              .size = p->index_size,
+                              .step = 1,
+                              .axis = p->axis,
+                              .stride = p->axis_stride,
+                              .row = walk.step[GATHER_ELEMENTS_DATA]};
   for (int64_t unit = begin; unit < end; unit++) {
     const int64_t first = walk.at[GATHER_ELEMENTS_Y];
-    if (!row(p, (char *)call->operands[GATHER_ELEMENTS_Y] + first * size,
-             (const char *)call->operands[GATHER_ELEMENTS_DATA] + walk.at[GATHER_ELEMENTS_DATA] * size,
-             walk.step[GATHER_ELEMENTS_DATA], call->operands[GATHER_ELEMENTS_INDICES], first, walk.count)) {
-      tc_fail(call, "an index is out of range");
-      return;
+    for (int64_t i = 0; i < walk.count; i += TC_POSITIONS) {
+      int64_t positions[TC_POSITIONS];
+      const int64_t count = tc_min(walk.count - i, TC_POSITIONS);
+      if (!tc_positions(&indices, first + i, count, positions)) {
+        tc_fail(call, "an index is out of range");
+        return;
+      }
+      const int64_t from = walk.at[GATHER_ELEMENTS_DATA] + i * indices.row;
+      apart((char *)call->operands[GATHER_ELEMENTS_Y] + (first + i) * size,
+            (const char *)call->operands[GATHER_ELEMENTS_DATA] + from * size, positions, count);
     }
     tc_rows_next(&walk);
   }

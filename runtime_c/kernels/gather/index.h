@@ -11,6 +11,35 @@ TC_INLINE int64_t tc_index(const void *indices, int64_t size, int64_t i, int64_t
   return position < 0 || position >= axis ? -1 : position;
 }
 
+enum { TC_POSITIONS = 64 };
+
+/* Indices, `step` apart, along an axis of elements that are `stride` apart, of rows that are `row` apart. */
+typedef struct tc_indices {
+  const void *indices;
+  int64_t size, step, axis, stride, row;
+} tc_indices;
+
+/* Finds where up to TC_POSITIONS elements lie, one in each row; whether all indices are in range. */
+TC_INLINE bool tc_positions(const tc_indices *x, int64_t first, int64_t count, int64_t *positions) {
+  const int64_t step = x->step, axis = x->axis, stride = x->stride, row = x->row;
+  int64_t wrong = 0;
+#define TC_POSITIONS_OF(type)                                                  \
+  const type *from = (const type *)x->indices + first;                         \
+  for (int64_t i = 0; i < count; i++) {                                        \
+    const int64_t index = from[i * step];                                      \
+    const int64_t position = index < 0 ? index + axis : index;                 \
+    wrong |= position | (axis - 1 - position); /* below 0 if either is */      \
+    positions[i] = (int64_t)((uint64_t)position * (uint64_t)stride) + i * row; \
+  }
+  if (x->size == 4) {
+    TC_POSITIONS_OF(int32_t)
+  } else {
+    TC_POSITIONS_OF(int64_t)
+  }
+#undef TC_POSITIONS_OF
+  return wrong >= 0;
+}
+
 /* Likewise for a tuple of `depth` indices into the innermost of eight dimensions: the row-major position. */
 TC_INLINE int64_t tc_index_tuple(const void *indices, int64_t size, int64_t tuple, int64_t depth,
                                  const int64_t sizes[TC_ND_DIMS]) {

@@ -60,7 +60,7 @@ static qbinary_operand qbinary_read(const uint8_t *x, int64_t step, int64_t coun
                                     uint8_t *copy) {
   qbinary_operand operand = {x, step, (int32_t)zero_point, scale};
   if (step != 0 && step != 1) {
-    copy_strided_uint8_t(copy, 1, x, step, count);
+    copy_strided_tc_any8(copy, 1, x, step, count);
     operand.x = copy;
     operand.step = 1;
   }
@@ -152,7 +152,7 @@ static void TC_NAME(tc_qbinary)(const tc_call *call, int64_t begin, int64_t end)
       qbinary_any_row(p, &left, &right, y + at[QBINARY_Y], count);
     } else {
       qbinary_any_row(p, &left, &right, copies[QBINARY_Y], count);
-      copy_strided_uint8_t(y + at[QBINARY_Y], step[QBINARY_Y], copies[QBINARY_Y], 1, count);
+      copy_strided_tc_any8(y + at[QBINARY_Y], step[QBINARY_Y], copies[QBINARY_Y], 1, count);
     }
     tc_rows_next(&walk);
   }

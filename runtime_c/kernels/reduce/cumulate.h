@@ -1,4 +1,5 @@
-/* cumulate: running sums or products along an axis. A unit is a strip of neighbouring columns. */
+/* cumulate: running sums or products along an axis. A unit is a strip of neighbouring columns; strips side by side go
+ * down together, and rows of adjacent elements several at a time, as each has to wait for its own sums. */
 #ifndef TINYCOMP_KERNELS_REDUCE_CUMULATE_H
 #define TINYCOMP_KERNELS_REDUCE_CUMULATE_H
 
@@ -8,7 +9,7 @@
 
 enum { CUMULATE_Y, CUMULATE_X };
 
-enum { CUMULATE_STRIP = 64 };
+enum { CUMULATE_STRIP = 64, CUMULATE_STRIPS = 32, CUMULATE_ROWS = 8 };
 
 static void TC_NAME(tc_cumulate_prepare)(tc_prepare *prepare) {
   const tc_cumulate_params *p = prepare->params;
@@ -29,19 +30,51 @@ static void TC_NAME(tc_cumulate_prepare)(tc_prepare *prepare) {
   tc_operate(prepare, p->type, (double)count);
 }
 
+/* Columns side by side, and rows of adjacent elements; inlined with literal flags. */
 #define TC_NUMBER(kind, type, wide)                                                                                   \
+  TC_INLINE void cumulate_along_##kind(const bool product, const tc_cumulate_params *p, type *y, const type *x,       \
+                                       const int64_t columns) {                                                       \
+    const int64_t step = p->reverse ? -p->inner : p->inner, ahead = p->exclusive ? 0 : step, axis = p->axis;          \
+    for (int64_t c = 0; c < columns; c++) {                                                                           \
+      y[c] = p->exclusive ? (type)product : x[c];                                                                     \
+    }                                                                                                                 \
+    for (int64_t i = 1; i < axis; i++, y += step, x += step) {                                                        \
+      for (int64_t c = 0; c < columns; c++) {                                                                         \
+        const type sum = y[c], next = x[ahead + c];                                                                   \
+        y[step + c] = (type)(product ? (wide)sum * (wide)next : (wide)sum + (wide)next);                              \
+      }                                                                                                               \
+    }                                                                                                                 \
+  }                                                                                                                   \
+  TC_INLINE void cumulate_rows_##kind(const bool product, const tc_cumulate_params *p, type *y, const type *x,        \
+                                      int64_t rows) {                                                                 \
+    const int64_t step = p->reverse ? -1 : 1, axis = p->axis;                                                         \
+    for (; rows >= CUMULATE_ROWS; rows -= CUMULATE_ROWS, y += CUMULATE_ROWS * axis, x += CUMULATE_ROWS * axis) {      \
+      type sums[CUMULATE_ROWS];                                                                                       \
+      for (int c = 0; c < CUMULATE_ROWS; c++) {                                                                       \
+        sums[c] = p->exclusive ? (type)product : x[c * axis];                                                         \
+        y[c * axis] = sums[c];                                                                                        \
+      }                                                                                                               \
+      const type *from = p->exclusive ? x : x + step;                                                                 \
+      type *to = y + step;                                                                                            \
+      for (int64_t i = 1; i < axis; i++, from += step, to += step) {                                                  \
+        _Pragma("GCC unroll 8") for (int c = 0; c < CUMULATE_ROWS; c++) {                                             \
+          const type next = from[c * axis];                                                                           \
+          sums[c] = (type)(product ? (wide)sums[c] * (wide)next : (wide)sums[c] + (wide)next);                        \
+          to[c * axis] = sums[c];                                                                                     \
+        }                                                                                                             \
+      }                                                                                                               \
+    }                                                                                                                 \
+    for (; rows > 0; rows--, y += axis, x += axis) {                                                                  \
+      cumulate_along_##kind(product, p, y, x, 1);                                                                     \
+    }                                                                                                                 \
+  }                                                                                                                   \
   static void cumulate_##kind(const tc_cumulate_params *p, void *to, const void *from, int64_t at, int64_t columns) { \
-    const int64_t step = p->reverse ? -p->inner : p->inner;                                                           \
     type *y = (type *)to + at;                                                                                        \
     const type *x = (const type *)from + at;                                                                          \
-    for (int64_t c = 0; c < columns; c++) {                                                                           \
-      y[c] = p->exclusive ? (type)p->product : x[c];                                                                  \
-    }                                                                                                                 \
-    for (int64_t i = 1; i < p->axis; i++, y += step, x += step) {                                                     \
-      const type *next = p->exclusive ? x : x + step;                                                                 \
-      for (int64_t c = 0; c < columns; c++) {                                                                         \
-        y[step + c] = (type)(p->product ? (wide)y[c] * (wide)next[c] : (wide)y[c] + (wide)next[c]);                   \
-      }                                                                                                               \
+    if (p->inner == 1) {                                                                                              \
+      (p->product ? cumulate_rows_##kind(true, p, y, x, columns) : cumulate_rows_##kind(false, p, y, x, columns));    \
+    } else {                                                                                                          \
+      (p->product ? cumulate_along_##kind(true, p, y, x, columns) : cumulate_along_##kind(false, p, y, x, columns));  \
     }                                                                                                                 \
   }
 TC_NUMBER_LIST
@@ -50,8 +83,10 @@ TC_NUMBER_LIST
 static void TC_NAME(tc_cumulate)(const tc_call *call, int64_t begin, int64_t end) {
   const tc_cumulate_params *p = call->params;
   const int64_t strips = tc_ceil_div(p->inner, CUMULATE_STRIP);
-  for (int64_t unit = begin; unit < end; unit++) {
-    const int64_t column = unit % strips * CUMULATE_STRIP, columns = tc_min(p->inner - column, CUMULATE_STRIP);
+  for (int64_t unit = begin, taken; unit < end; unit += taken) {
+    const int64_t column = unit % strips * CUMULATE_STRIP;
+    taken = p->inner == 1 ? end - unit : tc_min(tc_min(end - unit, strips - unit % strips), CUMULATE_STRIPS);
+    const int64_t columns = p->inner == 1 ? taken : tc_min(p->inner - column, taken * CUMULATE_STRIP);
     const int64_t row = unit / strips * p->axis + (p->reverse ? p->axis - 1 : 0);
     switch (p->type) {
 #define TC_NUMBER(kind, type, wide)                                                                               \

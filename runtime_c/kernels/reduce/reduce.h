@@ -1,5 +1,6 @@
 /* reduce: reductions of all types of numbers but float32, over up to two groups of axes. A unit is one result of
- * adjacent elements, or a strip of columns if the reduced elements lie apart.
+ * adjacent elements, or a strip of columns if the reduced elements lie apart. Short rows become columns first, a strip
+ * of them at a time; scratch: these columns.
  *
  * Integers wrap around, as their sums and products do in ONNX. Roots, logarithms and exponentials are formed in double
  * and cut off towards zero. A strip of running results lies side by side, one per column; adjacent elements are dealt
@@ -12,7 +13,7 @@
 #include "../cast/cast.h"
 #include "reduce_f32.h"
 
-enum { NUMBERS_STRIP = 64 };
+enum { NUMBERS_STRIP = 128, NUMBERS_JOINED = 64, NUMBERS_SHORT = 64 };
 
 /* NUMBERS(kind, type, in which it is summed up, in which a mean is divided, magnitude of x, a real number as the type,
  * least, greatest). */
@@ -45,6 +46,16 @@ static int64_t numbers_size(int64_t type) {
   }
 }
 
+/* The sizes with as few, as long axes as possible. */
+static tc_reduce_f32_params numbers_simplify(const tc_reduce_params *p) {
+  const tc_reduce_f32_params sizes = {p->op, p->outer, p->axis0, p->middle, p->axis1, p->inner};
+  return reduce_simplify(&sizes);
+}
+
+static bool numbers_are_short(const tc_reduce_f32_params *p) {
+  return p->inner == 1 && p->axis0 == 1 && p->axis1 <= NUMBERS_SHORT;
+}
+
 static void TC_NAME(tc_reduce_prepare)(tc_prepare *prepare) {
   const tc_reduce_params *p = prepare->params;
   const int64_t size = numbers_size(p->type);
@@ -60,7 +71,14 @@ static void TC_NAME(tc_reduce_prepare)(tc_prepare *prepare) {
   if (tc_refused(prepare)) {
     return;
   }
-  prepare->units = TC_PRODUCT(prepare, p->outer, p->middle, tc_ceil_div(p->inner, NUMBERS_STRIP));
+  const tc_reduce_f32_params sizes = numbers_simplify(p);
+  const int64_t rows = TC_PRODUCT(prepare, sizes.outer, sizes.middle);
+  if (numbers_are_short(&sizes)) {
+    prepare->units = tc_ceil_div(rows, NUMBERS_STRIP);
+    prepare->scratch_bytes = sizes.axis1 * NUMBERS_STRIP * size;
+  } else {
+    prepare->units = TC_PRODUCT(prepare, rows, tc_ceil_div(sizes.inner, NUMBERS_STRIP));
+  }
   tc_operate(prepare, p->type, (double)count);
   prepare->cost = (double)count * (p->op == TC_REDUCE_LOG_SUM_EXP ? 20 : 2);
 }
@@ -75,28 +93,32 @@ typedef struct numbers_span {
 
 /* A reduction of a span to running results of type `kept`: where they start, the new one in terms of the old one and x,
  * and how two are joined. Shifts are taken away before exponentials are formed. */
-#define NUMBERS_STEP(name, type, kept, start, step, join)                                                         \
-  static void numbers_##name(const numbers_span *span, const double *shifts, kept *results) {                     \
-    (void)shifts;                                                                                                 \
-    for (int64_t c = 0; c < span->width; c++) {                                                                   \
-      results[c] = (kept)(start);                                                                                 \
-    }                                                                                                             \
-    for (int64_t row = 0; row < span->planes * span->lines; row++) {                                              \
-      const type *line =                                                                                          \
-          (const type *)span->x + row / span->lines * span->plane_stride + row % span->lines * span->line_stride; \
-      for (int64_t first = 0; first < span->line_width; first += span->width) {                                   \
-        const int64_t count = tc_min(span->width, span->line_width - first);                                      \
-        for (int64_t c = 0; c < count; c++) {                                                                     \
-          const kept old = results[c];                                                                            \
-          const type x = line[first + c];                                                                         \
-          results[c] = (kept)(step);                                                                              \
-        }                                                                                                         \
-      }                                                                                                           \
-    }                                                                                                             \
-    for (int64_t c = 1; c < span->joined; c++) {                                                                  \
-      const kept old = results[0], x = results[c];                                                                \
-      results[0] = (kept)(join);                                                                                  \
-    }                                                                                                             \
+#define NUMBERS_STEP(name, type, kept, start, step, join)                                     \
+  static void numbers_##name(const numbers_span *span, const double *shifts, kept *results) { \
+    (void)shifts;                                                                             \
+    for (int64_t c = 0; c < span->width; c++) {                                               \
+      results[c] = (kept)(start);                                                             \
+    }                                                                                         \
+    for (int64_t plane = 0; plane < span->planes; plane++) {                                  \
+      const type *line = (const type *)span->x + plane * span->plane_stride;                  \
+      for (int64_t row = 0; row < span->lines; row++, line += span->line_stride) {            \
+        for (int64_t first = 0; first < span->line_width; first += span->width) {             \
+          const int64_t count = tc_min(span->width, span->line_width - first);                \
+          for (int64_t c = 0; c < count; c++) {                                               \
+            const kept old = results[c];                                                      \
+            const type x = line[first + c];                                                   \
+            results[c] = (kept)(step);                                                        \
+          }                                                                                   \
+        }                                                                                     \
+      }                                                                                       \
+    }                                                                                         \
+    for (int64_t left = span->joined, half; left > 1; left = half) {                          \
+      half = (left + 1) / 2;                                                                  \
+      for (int64_t c = 0; c < left - half; c++) {                                             \
+        const kept old = results[c], x = results[half + c];                                   \
+        results[c] = (kept)(join);                                                            \
+      }                                                                                       \
+    }                                                                                         \
   }
 
 #define NUMBERS(kind, type, wide, mean, magnitude, of_real, least, greatest)                                 \
@@ -167,7 +189,7 @@ typedef struct numbers_span {
     }                                                                                                        \
   }
 /* NaN is both the largest and the least number. */
-#define NUMBERS_IF(beyond) ((beyond) || isnan((double)x) ? x : old)
+#define NUMBERS_IF(beyond) ((beyond) | (x != x) ? x : old)
 #define NUMBERS_STORE(result)             \
   for (int64_t c = 0; c < columns; c++) { \
     y[c] = result;                        \
@@ -184,32 +206,60 @@ NUMBERS_LIST
 #undef NUMBERS_STORE_REAL
 #undef NUMBERS_STEP
 
-static void TC_NAME(tc_reduce)(const tc_call *call, int64_t begin, int64_t end) {
-  const tc_reduce_params *p = call->params;
-  const int64_t strips = tc_ceil_div(p->inner, NUMBERS_STRIP), line = p->axis1 * p->inner;
-  const int64_t size = numbers_size(p->type);
-  const bool adjacent = p->inner == 1;
-  for (int64_t unit = begin; unit < end; unit++) {
-    const int64_t row = unit / strips, outer = row / p->middle, middle = row % p->middle;
-    const int64_t column = unit % strips * NUMBERS_STRIP, columns = tc_min(p->inner - column, NUMBERS_STRIP);
-    const int64_t first = (outer * p->axis0 * p->middle + middle) * line + column;
-    const numbers_span span = {.x = (const char *)call->operands[REDUCE_X] + first * size,
-                               .planes = p->axis0,
-                               .plane_stride = p->middle * line,
-                               .lines = adjacent ? 1 : p->axis1,
-                               .line_stride = p->inner,
-                               .line_width = adjacent ? p->axis1 : columns,
-                               .width = adjacent ? NUMBERS_STRIP : columns,
-                               .joined = adjacent ? NUMBERS_STRIP : 0};
-    void *y = (char *)call->operands[REDUCE_Y] + (row * p->inner + column) * size;
-    switch (p->type) {
+/* The results of one span. */
+static void numbers_reduce(const tc_reduce_params *p, const numbers_span *span, void *y) {
+  switch (p->type) {
 #define NUMBERS(kind, type, wide, mean, magnitude, of_real, least, greatest) \
   case TC_TYPE_##kind:                                                       \
-    numbers_##kind(p->op, &span, p->axis0 * p->axis1, y);                    \
+    numbers_##kind(p->op, span, p->axis0 * p->axis1, y);                     \
     break;
-      NUMBERS_LIST
+    NUMBERS_LIST
 #undef NUMBERS
-    }
+  }
+}
+
+static void numbers_short_rows(const tc_call *call, const tc_reduce_f32_params *sizes, int64_t size, int64_t begin,
+                               int64_t end) {
+  const int64_t last = tc_min(end * NUMBERS_STRIP, sizes->outer * sizes->middle), axis = sizes->axis1;
+  for (int64_t row = begin * NUMBERS_STRIP; row < last; row += NUMBERS_STRIP) {
+    const int64_t rows = tc_min(last - row, NUMBERS_STRIP);
+    const char *x = (const char *)call->operands[REDUCE_X] + row * axis * size;
+    const tc_transpose turned = {call->scratch, x, NUMBERS_STRIP, axis, axis, rows};
+    tc_transpose_block(&turned, size);
+    const numbers_span span = {.x = call->scratch,
+                               .planes = 1,
+                               .lines = axis,
+                               .line_stride = NUMBERS_STRIP,
+                               .line_width = rows,
+                               .width = rows};
+    numbers_reduce(call->params, &span, (char *)call->operands[REDUCE_Y] + row * size);
+  }
+}
+
+static void TC_NAME(tc_reduce)(const tc_call *call, int64_t begin, int64_t end) {
+  const tc_reduce_params *p = call->params;
+  const tc_reduce_f32_params sizes = numbers_simplify(p);
+  const int64_t size = numbers_size(p->type);
+  if (numbers_are_short(&sizes)) {
+    numbers_short_rows(call, &sizes, size, begin, end);
+    return;
+  }
+  const int64_t strips = tc_ceil_div(sizes.inner, NUMBERS_STRIP), line = sizes.axis1 * sizes.inner;
+  const bool adjacent = sizes.inner == 1;
+  for (int64_t unit = begin; unit < end; unit++) {
+    const int64_t row = unit / strips, outer = row / sizes.middle, middle = row % sizes.middle;
+    const int64_t column = unit % strips * NUMBERS_STRIP, columns = tc_min(sizes.inner - column, NUMBERS_STRIP);
+    const int64_t first = (outer * sizes.axis0 * sizes.middle + middle) * line + column;
+    const int64_t joined = tc_min(sizes.axis1, NUMBERS_JOINED);
+    const numbers_span span = {.x = (const char *)call->operands[REDUCE_X] + first * size,
+                               .planes = sizes.axis0,
+                               .plane_stride = sizes.middle * line,
+                               .lines = adjacent ? 1 : sizes.axis1,
+                               .line_stride = sizes.inner,
+                               .line_width = adjacent ? sizes.axis1 : columns,
+                               .width = adjacent ? tc_max(joined, 1) : columns,
+                               .joined = adjacent ? tc_max(joined, 1) : 0};
+    numbers_reduce(p, &span, (char *)call->operands[REDUCE_Y] + (row * sizes.inner + column) * size);
   }
 }
 #undef NUMBERS_LIST

@@ -1,26 +1,24 @@
 /* reduce_f32: reductions over up to two groups of axes. A unit is one result of adjacent elements, or a strip of
- * columns if the reduced elements lie apart. Short rows become columns first, a strip of them at a time. */
+ * columns if the reduced elements lie apart. Short rows become columns first, a strip of them at a time. Strips that
+ * lie side by side take turns, part by part, so that memory is read in its order. */
 #ifndef TINYCOMP_KERNELS_REDUCE_REDUCE_F32_H
 #define TINYCOMP_KERNELS_REDUCE_REDUCE_F32_H
 
 #include "vocabulary.h"
 
+#include "../copy/transpose.h"
 #include "steps.h"
 
 enum { REDUCE_Y, REDUCE_X };
 
-typedef float (*reduce_row_fn)(const float *row, int64_t count, float shift, float sum);
-typedef void (*reduce_columns_fn)(float *y, const reduce_span *span, const float *shifts);
-
 /* What an operation sums up. */
 typedef struct reduce_steps {
-  float start;
-  reduce_row_fn row;
-  reduce_columns_fn columns;
+  void (*rows)(float *y, const reduce_rows *rows, const float *shifts);
+  void (*columns)(float *y, const reduce_span *span, const float *shifts);
 } reduce_steps;
 
 #define TC_REDUCE(kind, start, neutral, step, join, join_lanes) \
-  static const reduce_steps reduce_steps_##kind = {start, reduce_row_##kind, reduce_columns_##kind};
+  static const reduce_steps reduce_steps_##kind = {reduce_rows_##kind, reduce_columns_##kind};
 TC_REDUCE_LIST
 #undef TC_REDUCE
 
@@ -60,10 +58,14 @@ static tc_reduce_f32_params reduce_simplify(const tc_reduce_f32_params *given) {
     p.axis1 = p.axis0;
     p.axis0 = p.middle = 1;
   }
+  if (p.axis0 == 1) { /* rows one behind the other */
+    p.middle *= p.outer;
+    p.outer = 1;
+  }
   return p;
 }
 
-enum { REDUCE_SHORT = 16 };
+enum { REDUCE_SHORT = 16, REDUCE_STRIPS = 16 };
 
 /* Whether rows of adjacent elements are so short that many go side by side. It depends on nothing else, so that the sum
  * of a row has the same bits among any others. */
@@ -120,26 +122,10 @@ static void reduce_finish(const tc_reduce_f32_params *p, float *y, int64_t count
   }
 }
 
-/* The results of one span: one for adjacent elements, otherwise one per column. */
-static void reduce_sum(const reduce_steps *steps, float *y, const reduce_span *span, const float *shifts,
-                       bool adjacent) {
-  if (!adjacent) {
-    steps->columns(y, span, shifts);
-    return;
-  }
-  *y = steps->start;
-  for (int64_t plane = 0; plane < span->planes; plane++) {
-    *y = steps->row(span->x + plane * span->plane_stride, span->lines, shifts ? *shifts : 0.0f, *y);
-  }
-}
-
 static void reduce_short_rows(const tc_reduce_f32_params *p, const float *x, float *y, int64_t rows) {
   float columns[REDUCE_SHORT * REDUCE_STRIP], shifts[REDUCE_STRIP];
-  for (int64_t row = 0; row < rows; row++) {
-    for (int64_t i = 0; i < p->axis1; i++) {
-      columns[i * REDUCE_STRIP + row] = *x++;
-    }
-  }
+  const tc_transpose turned = {columns, x, REDUCE_STRIP, p->axis1, p->axis1, rows};
+  tc_transpose_block(&turned, sizeof(float));
   const reduce_span span = {.x = columns, .planes = 1, .lines = p->axis1, .line_stride = REDUCE_STRIP, .columns = rows};
   const bool shifted = p->op == TC_REDUCE_LOG_SUM_EXP;
   if (shifted) {
@@ -148,6 +134,49 @@ static void reduce_short_rows(const tc_reduce_f32_params *p, const float *x, flo
   }
   reduce_find(p->op)->columns(y, &span, shifted ? shifts : NULL);
   reduce_finish(p, y, rows, shifts);
+}
+
+/* Up to a strip of results of adjacent elements. */
+static void reduce_adjacent(const tc_reduce_f32_params *p, const float *x, float *y, int64_t rows) {
+  const reduce_rows all = {x, rows, p->axis1, p->axis0, p->middle * p->axis1, p->axis1};
+  const bool shifted = p->op == TC_REDUCE_LOG_SUM_EXP;
+  float shifts[REDUCE_STRIP];
+  if (shifted) {
+    reduce_steps_MAX.rows(shifts, &all, NULL);
+    reduce_shifts(shifts, rows);
+  }
+  reduce_find(p->op)->rows(y, &all, shifted ? shifts : NULL);
+  reduce_finish(p, y, rows, shifts);
+}
+
+/* Sums up columns of several strips: each part of one after the same part of the others. */
+static void reduce_strips_in_turn(const tc_reduce_f32_params *p, const reduce_steps *steps, const float *x, float *y,
+                                  int64_t columns, const float *shifts) {
+  const int64_t line = p->axis1 * p->inner;
+  reduce_span span = {.planes = 1, .line_stride = p->inner};
+  for (int64_t plane = 0; plane < p->axis0 || plane == 0; plane++) {
+    for (int64_t first = 0; first < p->axis1 || first == 0; first += REDUCE_PART_ROWS) {
+      span.lines = p->axis0 ? tc_min(p->axis1 - first, REDUCE_PART_ROWS) : 0;
+      for (int64_t c = 0; c < columns; c += REDUCE_STRIP) {
+        span.x = x + plane * p->middle * line + first * p->inner + c;
+        span.columns = tc_min(columns - c, REDUCE_STRIP);
+        steps->columns(y + c, &span, shifts ? shifts + c : NULL);
+      }
+      span.adds = true;
+    }
+  }
+}
+
+/* Some strips of columns. */
+static void reduce_apart(const tc_reduce_f32_params *p, const float *x, float *y, int64_t columns) {
+  const bool shifted = p->op == TC_REDUCE_LOG_SUM_EXP;
+  float shifts[REDUCE_STRIPS * REDUCE_STRIP];
+  if (shifted) {
+    reduce_strips_in_turn(p, &reduce_steps_MAX, x, shifts, columns, NULL);
+    reduce_shifts(shifts, columns);
+  }
+  reduce_strips_in_turn(p, reduce_find(p->op), x, y, columns, shifted ? shifts : NULL);
+  reduce_finish(p, y, columns, shifts);
 }
 
 static void TC_NAME(tc_reduce_f32)(const tc_call *call, int64_t begin, int64_t end) {
@@ -161,26 +190,19 @@ static void TC_NAME(tc_reduce_f32)(const tc_call *call, int64_t begin, int64_t e
     }
     return;
   }
-  const int64_t strips = reduce_strips(&p);
-  for (int64_t unit = begin; unit < end; unit++) {
-    const int64_t row = unit / strips, outer = row / p.middle, middle = row % p.middle;
-    const int64_t column = unit % strips * REDUCE_STRIP, columns = tc_min(p.inner - column, REDUCE_STRIP);
-    const int64_t line = p.axis1 * p.inner;
-    const reduce_span span = {
-        .x = (const float *)call->operands[REDUCE_X] + (outer * p.axis0 * p.middle + middle) * line + column,
-        .planes = p.axis0,
-        .plane_stride = p.middle * line,
-        .lines = p.axis1,
-        .line_stride = p.inner,
-        .columns = columns};
-    float *y = (float *)call->operands[REDUCE_Y] + row * p.inner + column, shifts[REDUCE_STRIP];
-    const bool adjacent = p.inner == 1, shifted = p.op == TC_REDUCE_LOG_SUM_EXP;
-    if (shifted) {
-      reduce_sum(&reduce_steps_MAX, shifts, &span, NULL, adjacent);
-      reduce_shifts(shifts, columns);
+  const int64_t strips = reduce_strips(&p), turn = p.inner == 1 ? REDUCE_STRIP : REDUCE_STRIPS;
+  for (int64_t unit = begin, taken; unit < end; unit += taken) {
+    const int64_t row = unit / strips, outer = row / p.middle, middle = row % p.middle, strip = unit % strips;
+    const int64_t left = p.inner == 1 ? p.middle - middle : strips - strip;
+    taken = tc_min(tc_min(end - unit, left), turn);
+    const float *x = (const float *)call->operands[REDUCE_X] +
+                     (outer * p.axis0 * p.middle + middle) * p.axis1 * p.inner + strip * REDUCE_STRIP;
+    float *y = (float *)call->operands[REDUCE_Y] + row * p.inner + strip * REDUCE_STRIP;
+    if (p.inner == 1) {
+      reduce_adjacent(&p, x, y, taken);
+    } else {
+      reduce_apart(&p, x, y, tc_min(p.inner - strip * REDUCE_STRIP, taken * REDUCE_STRIP));
     }
-    reduce_sum(reduce_find(p.op), y, &span, shifted ? shifts : NULL, adjacent);
-    reduce_finish(&p, y, columns, shifts);
   }
 }
 

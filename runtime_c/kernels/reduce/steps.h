@@ -31,57 +31,87 @@ typedef struct reduce_span {
   int64_t planes, plane_stride;
   int64_t lines, line_stride;
   int64_t columns;
+  bool adds; /* to the sums of parts that there are */
 } reduce_span;
 
-/* Joins the lanes of a vector, in order. */
-#define REDUCE_LANES(kind, join)                 \
-  TC_INLINE float reduce_lanes_##kind(tc_vf v) { \
-    float lanes[TC_LANES];                       \
-    tc_vf_store(lanes, v);                       \
-    tc_vf all = tc_vf_set1(lanes[0]);            \
-    for (int i = 1; i < TC_LANES; i++) {         \
-      all = join(all, tc_vf_set1(lanes[i]));     \
-    }                                            \
-    tc_vf_store_first(lanes, all, 1);            \
-    return lanes[0];                             \
-  }
+/* Results of adjacent elements: each of `count` in every one of `planes`. */
+typedef struct reduce_rows {
+  const float *x;
+  int64_t rows, row_stride;
+  int64_t planes, plane_stride, count;
+} reduce_rows;
 
-/* reduce_part_*: one part of a row. reduce_row_*: a whole row, its sum joined to one that there is already. */
-#define REDUCE_ROW(kind, start, neutral, step, join, join_lanes)                             \
-  static float reduce_part_##kind(const float *row, int64_t count, float shift) {            \
-    const tc_vf shifts __attribute__((unused)) = tc_vf_set1(shift);                          \
-    tc_vf sums[REDUCE_VECTORS];                                                              \
-    for (int v = 0; v < REDUCE_VECTORS; v++) {                                               \
-      sums[v] = tc_vf_set1(start);                                                           \
-    }                                                                                        \
-    int64_t i = 0;                                                                           \
-    for (; i + REDUCE_STRIP <= count; i += REDUCE_STRIP) {                                   \
-      _Pragma("GCC unroll 4") for (int v = 0; v < REDUCE_VECTORS; v++) {                     \
-        const tc_vf sum = sums[v], x = tc_vf_load(row + i + v * TC_LANES);                   \
-        sums[v] = step;                                                                      \
-      }                                                                                      \
-    }                                                                                        \
-    for (; i < count; i += TC_LANES) {                                                       \
-      float rest[TC_LANES];                                                                  \
-      const tc_vf sum = sums[0];                                                             \
-      tc_vf x;                                                                               \
-      if (i + TC_LANES <= count) {                                                           \
-        x = tc_vf_load(row + i);                                                             \
-      } else {                                                                               \
-        tc_vf_store(rest, tc_vf_set1(neutral));                                              \
-        memcpy(rest, row + i, (size_t)(count - i) * sizeof(float));                          \
-        x = tc_vf_load(rest);                                                                \
-      }                                                                                      \
-      sums[0] = step;                                                                        \
-    }                                                                                        \
-    return join_lanes(join(join(sums[0], sums[1]), join(sums[2], sums[3])));                 \
-  }                                                                                          \
-  static float reduce_row_##kind(const float *row, int64_t count, float shift, float sum) {  \
-    for (int64_t i = 0; i < count; i += REDUCE_PART) {                                       \
-      const float part = reduce_part_##kind(row + i, tc_min(count - i, REDUCE_PART), shift); \
-      tc_vf_store_first(&sum, join(tc_vf_set1(sum), tc_vf_set1(part)), 1);                   \
-    }                                                                                        \
-    return sum;                                                                              \
+/* Up to a vector of elements, and behind them what changes no sum. */
+TC_INLINE tc_vf reduce_load(const float *p, int64_t count, float neutral) {
+  static const float lanes[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  if (count >= TC_LANES) {
+    return tc_vf_load(p);
+  }
+  const tc_vm there = tc_vf_lt(tc_vf_load(lanes), tc_vf_set1((float)count));
+  return tc_vf_select(there, tc_vf_load_first(p, count), tc_vf_set1(neutral));
+}
+
+/* The product of the lanes, in order. */
+TC_INLINE float reduce_lanes_PROD(tc_vf v) {
+  float lanes[TC_LANES];
+  tc_vf_store(lanes, v);
+  for (int i = 1; i < TC_LANES; i++) {
+    lanes[0] *= lanes[i];
+  }
+  return lanes[0];
+}
+
+/* The largest or smallest lane, NaN if any is. */
+TC_INLINE float reduce_lanes_MAX(tc_vf v) {
+  const tc_vf unordered = tc_vf_select(tc_vf_eq(v, v), tc_vf_set1(0.0f), tc_vf_set1(1.0f));
+  return tc_vf_reduce_max(unordered) > 0.0f ? NAN : tc_vf_reduce_max(v);
+}
+TC_INLINE float reduce_lanes_MIN(tc_vf v) { return -reduce_lanes_MAX(tc_vf_sub(tc_vf_set1(-0.0f), v)); }
+
+/* reduce_part_*: neighbouring elements of some planes. reduce_one_*: all that one result is made of, in parts of whole
+ * planes or of a plane each. reduce_row_*: one plane, joined to a sum that there is already. */
+#define REDUCE_ROW(kind, start, neutral, step, join, join_lanes)                                                       \
+  TC_INLINE float reduce_part_##kind(const float *first, int64_t count, int64_t planes, int64_t stride, float shift) { \
+    const tc_vf shifts __attribute__((unused)) = tc_vf_set1(shift);                                                    \
+    tc_vf sums[REDUCE_VECTORS];                                                                                        \
+    for (int v = 0; v < REDUCE_VECTORS; v++) {                                                                         \
+      sums[v] = tc_vf_set1(start);                                                                                     \
+    }                                                                                                                  \
+    for (const float *row = first; planes > 0; planes--, row += stride) {                                              \
+      int64_t i = 0;                                                                                                   \
+      for (; i + REDUCE_STRIP <= count; i += REDUCE_STRIP) {                                                           \
+        _Pragma("GCC unroll 4") for (int v = 0; v < REDUCE_VECTORS; v++) {                                             \
+          const tc_vf sum = sums[v], x = tc_vf_load(row + i + v * TC_LANES);                                           \
+          sums[v] = step;                                                                                              \
+        }                                                                                                              \
+      }                                                                                                                \
+      for (; i < count; i += TC_LANES) {                                                                               \
+        const tc_vf sum = sums[0], x = reduce_load(row + i, count - i, neutral);                                       \
+        sums[0] = step;                                                                                                \
+      }                                                                                                                \
+    }                                                                                                                  \
+    return join_lanes(join(join(sums[0], sums[1]), join(sums[2], sums[3])));                                           \
+  }                                                                                                                    \
+  static float reduce_one_##kind(const float *x, int64_t count, int64_t planes, int64_t stride, float shift,           \
+                                 float sum) {                                                                          \
+    const int64_t together = tc_max(REDUCE_PART / tc_max(count, 1), 1);                                                \
+    for (int64_t plane = 0; plane < planes; plane += together) {                                                       \
+      for (int64_t i = 0; i < count; i += REDUCE_PART) {                                                               \
+        const float part = reduce_part_##kind(x + plane * stride + i, tc_min(count - i, REDUCE_PART),                  \
+                                              tc_min(planes - plane, together), stride, shift);                        \
+        tc_vf_store_first(&sum, join(tc_vf_set1(sum), tc_vf_set1(part)), 1);                                           \
+      }                                                                                                                \
+    }                                                                                                                  \
+    return sum;                                                                                                        \
+  }                                                                                                                    \
+  TC_INLINE float reduce_row_##kind(const float *row, int64_t count, float shift, float sum) {                         \
+    return reduce_one_##kind(row, count, 1, 0, shift, sum);                                                            \
+  }                                                                                                                    \
+  static void reduce_rows_##kind(float *y, const reduce_rows *r, const float *shifts) {                                \
+    const float *x = r->x;                                                                                             \
+    for (int64_t row = 0; row < r->rows; row++, x += r->row_stride) {                                                  \
+      y[row] = reduce_one_##kind(x, r->count, r->planes, r->plane_stride, shifts ? shifts[row] : 0.0f, start);         \
+    }                                                                                                                  \
   }
 
 /* reduce_columns_*: the sums of up to a strip of columns; shifts: one number per column, or NULL for zeros. */
@@ -102,7 +132,7 @@ typedef struct reduce_span {
   TC_INLINE void reduce_vectors_##kind(const int vectors, float *y, const reduce_span *span, const float *shifts) { \
     tc_vf totals[REDUCE_VECTORS], columns_shift[REDUCE_VECTORS];                                                    \
     for (int v = 0; v < vectors; v++) {                                                                             \
-      totals[v] = tc_vf_set1(start);                                                                                \
+      totals[v] = span->adds ? tc_load_up_to(y + v * TC_LANES, span->columns) : tc_vf_set1(start);                  \
       columns_shift[v] = shifts ? tc_load_up_to(shifts + v * TC_LANES, span->columns) : tc_vf_set1(0.0f);           \
     }                                                                                                               \
     for (int64_t plane = 0; plane < span->planes; plane++) {                                                        \
@@ -129,15 +159,11 @@ typedef struct reduce_span {
     }                                                                                                               \
   }
 
-REDUCE_LANES(PROD, tc_vf_mul)
-REDUCE_LANES(MAX, tc_vf_maximum)
-REDUCE_LANES(MIN, tc_vf_minimum)
 #define TC_REDUCE(kind, start, neutral, step, join, join_lanes) \
   REDUCE_ROW(kind, start, neutral, step, join, join_lanes)      \
   REDUCE_COLUMNS(kind, start, neutral, step, join)
 TC_REDUCE_LIST
 #undef TC_REDUCE
-#undef REDUCE_LANES
 #undef REDUCE_ROW
 #undef REDUCE_COLUMNS
 

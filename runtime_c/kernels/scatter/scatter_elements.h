@@ -55,20 +55,27 @@ static void TC_NAME(tc_scatter_elements_pack)(const tc_prepare *prepare, void *s
 static void TC_NAME(tc_scatter_elements)(const tc_call *call, int64_t begin, int64_t end) {
   const tc_scatter_elements_params *p = call->params;
   const int64_t size = p->element_size;
-  const scatter_fn step = scatter_find(size, p->type, p->reduction);
+  const scatter_steps *steps = scatter_find(size, p->type, p->reduction);
   tc_rows_walk walk = tc_rows_seek(call->state, begin);
+  const tc_indices indices = {.indices = call->operands[SCATTER_ELEMENTS_INDICES],
+                              .size = p->index_size,
+                              .step = walk.step[SCATTER_ELEMENTS_INDICES],
+                              .axis = p->axis,
+                              .stride = p->axis_stride,
+                              .row = walk.step[SCATTER_ELEMENTS_Y]};
+  const int64_t step = walk.step[SCATTER_ELEMENTS_UPDATES];
   for (int64_t unit = begin; unit < end; unit++) {
-    for (int64_t i = 0; i < walk.count; i++) {
-      const int64_t at = walk.at[SCATTER_ELEMENTS_INDICES] + i * walk.step[SCATTER_ELEMENTS_INDICES];
-      const int64_t index = tc_index(call->operands[SCATTER_ELEMENTS_INDICES], p->index_size, at, p->axis);
-      if (index < 0) {
+    char *y = (char *)call->operands[SCATTER_ELEMENTS_Y] + walk.at[SCATTER_ELEMENTS_Y] * size;
+    for (int64_t i = 0; i < walk.count; i += TC_POSITIONS) {
+      int64_t positions[TC_POSITIONS];
+      const int64_t count = tc_min(walk.count - i, TC_POSITIONS);
+      if (!tc_positions(&indices, walk.at[SCATTER_ELEMENTS_INDICES] + i * indices.step, count, positions)) {
         tc_fail(call, "an index is out of range");
         return;
       }
-      const int64_t to = walk.at[SCATTER_ELEMENTS_Y] + i * walk.step[SCATTER_ELEMENTS_Y] + index * p->axis_stride;
-      const int64_t from = walk.at[SCATTER_ELEMENTS_UPDATES] + i * walk.step[SCATTER_ELEMENTS_UPDATES];
-      step((char *)call->operands[SCATTER_ELEMENTS_Y] + to * size,
-           (const char *)call->operands[SCATTER_ELEMENTS_UPDATES] + from * size, 1);
+      const int64_t from = walk.at[SCATTER_ELEMENTS_UPDATES] + i * step;
+      steps->apart(y + i * indices.row * size, positions,
+                   (const char *)call->operands[SCATTER_ELEMENTS_UPDATES] + from * size, step, count);
     }
     tc_rows_next(&walk);
   }

@@ -35,16 +35,25 @@ static void TC_NAME(tc_scatter_nd_prepare)(tc_prepare *prepare) {
 static void TC_NAME(tc_scatter_nd)(const tc_call *call, int64_t begin, int64_t end) {
   const tc_scatter_nd_params *p = call->params;
   const int64_t size = p->element_size, *sizes = TC_EIGHT(p, size);
-  const scatter_fn step = scatter_find(size, p->type, p->reduction);
+  const scatter_steps *steps = scatter_find(size, p->type, p->reduction);
   const int64_t first = begin * SCATTER_ND_PIECE, count = tc_min(p->inner, end * SCATTER_ND_PIECE) - first;
-  for (int64_t tuple = 0; tuple < p->count; tuple++) {
-    const int64_t position = tc_index_tuple(call->operands[SCATTER_ND_INDICES], p->index_size, tuple, p->depth, sizes);
-    if (position < 0) {
-      tc_fail(call, "an index is out of range");
-      return;
+  for (int64_t tuple = 0, taken; tuple < p->count; tuple += taken) {
+    int64_t positions[TC_POSITIONS];
+    taken = p->inner == 1 ? tc_min(p->count - tuple, TC_POSITIONS) : 1;
+    for (int64_t i = 0; i < taken; i++) {
+      const int64_t at = tuple + i;
+      positions[i] = tc_index_tuple(call->operands[SCATTER_ND_INDICES], p->index_size, at, p->depth, sizes);
+      if (positions[i] < 0) {
+        tc_fail(call, "an index is out of range");
+        return;
+      }
     }
-    step((char *)call->operands[SCATTER_ND_Y] + (position * p->inner + first) * size,
-         (const char *)call->operands[SCATTER_ND_UPDATES] + (tuple * p->inner + first) * size, count);
+    const char *updates = (const char *)call->operands[SCATTER_ND_UPDATES] + (tuple * p->inner + first) * size;
+    if (p->inner == 1) {
+      steps->apart(call->operands[SCATTER_ND_Y], positions, updates, 1, taken);
+    } else {
+      steps->adjacent((char *)call->operands[SCATTER_ND_Y] + (positions[0] * p->inner + first) * size, updates, count);
+    }
   }
 }
 

@@ -1,16 +1,18 @@
 /* arg_reduce: where the largest or smallest element along an axis is. A unit is a strip of neighbouring columns, or of
- * short rows, which become columns first. */
+ * short rows, which become columns first: scratch. Elements of longer rows are dealt out to a strip of columns, whose
+ * extremes are compared at the end. */
 #ifndef TINYCOMP_KERNELS_SELECT_ARG_REDUCE_H
 #define TINYCOMP_KERNELS_SELECT_ARG_REDUCE_H
 
 #include "vocabulary.h"
 
 #include "../common/number.h"
+#include "../copy/transpose.h"
 #include "../reduce/steps.h"
 
 enum { ARG_Y, ARG_X };
 
-enum { ARG_STRIP = 64, ARG_SHORT = 16 };
+enum { ARG_STRIP = 64, ARG_SHORT = ARG_STRIP };
 
 static bool arg_is_short(const tc_arg_reduce_params *p) { return p->inner == 1 && p->axis <= ARG_SHORT; }
 
@@ -28,6 +30,7 @@ static void TC_NAME(tc_arg_reduce_prepare)(tc_prepare *prepare) {
   }
   prepare->units = arg_is_short(p) ? tc_ceil_div(p->outer, ARG_STRIP)
                                    : TC_PRODUCT(prepare, p->outer, tc_ceil_div(p->inner, ARG_STRIP));
+  prepare->scratch_bytes = arg_is_short(p) ? p->axis * ARG_STRIP * size : 0;
   prepare->cost = 2.0 * (double)count;
   tc_operate(prepare, p->type, (double)count);
 }
@@ -64,67 +67,71 @@ static int64_t arg_of_row(const float *x, int64_t count, bool least, bool last) 
       }                                                                                                         \
     }                                                                                                           \
   }                                                                                                             \
-  static void arg_strip_##kind(const tc_arg_reduce_params *p, int64_t *y, const type *x, int64_t inner,         \
-                               int64_t columns) {                                                               \
+  static void arg_strip_##kind(const tc_arg_reduce_params *p, int64_t *y, const void *from, int64_t axis,       \
+                               int64_t inner, int64_t columns) {                                                \
     if (p->least) {                                                                                             \
-      (p->last ? arg_columns_##kind(true, true, y, x, p->axis, inner, columns)                                  \
-               : arg_columns_##kind(true, false, y, x, p->axis, inner, columns));                               \
+      (p->last ? arg_columns_##kind(true, true, y, from, axis, inner, columns)                                  \
+               : arg_columns_##kind(true, false, y, from, axis, inner, columns));                               \
     } else {                                                                                                    \
-      (p->last ? arg_columns_##kind(false, true, y, x, p->axis, inner, columns)                                 \
-               : arg_columns_##kind(false, false, y, x, p->axis, inner, columns));                              \
+      (p->last ? arg_columns_##kind(false, true, y, from, axis, inner, columns)                                 \
+               : arg_columns_##kind(false, false, y, from, axis, inner, columns));                              \
     }                                                                                                           \
   }                                                                                                             \
-  static void arg_reduce_##kind(const tc_arg_reduce_params *p, int64_t *y, const void *from, int64_t at,        \
-                                int64_t columns) {                                                              \
-    arg_strip_##kind(p, y, (const type *)from + at, p->inner, columns);                                         \
-  }                                                                                                             \
-  static void arg_rows_##kind(const tc_arg_reduce_params *p, int64_t *y, const void *from, int64_t first,       \
-                              int64_t rows) {                                                                   \
-    const type *x = (const type *)from + first * p->axis;                                                       \
-    type columns[ARG_SHORT * ARG_STRIP];                                                                        \
-    for (int64_t row = 0; row < rows; row++) {                                                                  \
-      for (int64_t i = 0; i < p->axis; i++) {                                                                   \
-        columns[i * ARG_STRIP + row] = *x++;                                                                    \
-      }                                                                                                         \
+  static int64_t arg_row_##kind(const tc_arg_reduce_params *p, const void *from) {                              \
+    const type *x = from;                                                                                       \
+    const int64_t lines = p->axis / ARG_STRIP, rest = p->axis % ARG_STRIP;                                      \
+    int64_t places[ARG_STRIP];                                                                                  \
+    arg_strip_##kind(p, places, x, lines, ARG_STRIP, ARG_STRIP);                                                \
+    int64_t best = places[0] * ARG_STRIP;                                                                       \
+    for (int64_t i = 1; i < ARG_STRIP + rest; i++) { /* behind the columns what could not be dealt out */       \
+      const int64_t place = i < ARG_STRIP ? places[i] * ARG_STRIP + i : (lines - 1) * ARG_STRIP + i;            \
+      const type new = x[place], old = x[best];                                                                 \
+      const bool beyond = (p->least ? new < old : new > old) || (new != new && old == old);                     \
+      const bool equal = new == old || (new != new && old != old);                                              \
+      best = beyond || (equal && (place > best) == p->last) ? place : best;                                     \
     }                                                                                                           \
-    arg_strip_##kind(p, y + first, columns, ARG_STRIP, rows);                                                   \
+    return best;                                                                                                \
   }
 TC_NUMBER_LIST
 #undef TC_NUMBER
 
+/* Columns of any type; for a row of adjacent elements inner is 1, and so are the columns. */
+static void arg_find(const tc_arg_reduce_params *p, int64_t *y, const void *x, int64_t inner, int64_t columns) {
+  const bool row = inner == 1;
+  switch (p->type) {
+#define TC_NUMBER(kind, type, wide)                       \
+  case TC_TYPE_##kind:                                    \
+    if (row) {                                            \
+      *y = arg_row_##kind(p, x);                          \
+    } else {                                              \
+      arg_strip_##kind(p, y, x, p->axis, inner, columns); \
+    }                                                     \
+    break;
+    TC_NUMBER_LIST
+#undef TC_NUMBER
+  }
+}
+
 static void TC_NAME(tc_arg_reduce)(const tc_call *call, int64_t begin, int64_t end) {
   const tc_arg_reduce_params *p = call->params;
-  const void *x = call->operands[ARG_X];
-  const int64_t strips = tc_ceil_div(p->inner, ARG_STRIP);
-  if (arg_is_short(p)) {
-    for (int64_t row = begin * ARG_STRIP; row < tc_min(end * ARG_STRIP, p->outer); row += ARG_STRIP) {
-      const int64_t rows = tc_min(p->outer - row, ARG_STRIP);
-      switch (p->type) {
-#define TC_NUMBER(kind, type, wide)                          \
-  case TC_TYPE_##kind:                                       \
-    arg_rows_##kind(p, call->operands[ARG_Y], x, row, rows); \
-    break;
-        TC_NUMBER_LIST
-#undef TC_NUMBER
-      }
-    }
-    return;
-  }
+  const char *x = call->operands[ARG_X];
+  int64_t *y = call->operands[ARG_Y];
+  const int64_t strips = tc_ceil_div(p->inner, ARG_STRIP), size = tc_number_size(p->type);
   for (int64_t unit = begin; unit < end; unit++) {
-    const int64_t column = unit % strips * ARG_STRIP, columns = tc_min(p->inner - column, ARG_STRIP);
-    const int64_t at = unit / strips * p->axis * p->inner + column;
-    int64_t *y = (int64_t *)call->operands[ARG_Y] + unit / strips * p->inner + column;
-    if (p->type == TC_TYPE_F32 && p->inner == 1) {
-      *y = arg_of_row((const float *)x + at, p->axis, p->least, p->last);
+    if (arg_is_short(p)) {
+      const int64_t row = unit * ARG_STRIP, rows = tc_min(p->outer - row, ARG_STRIP);
+      const tc_transpose turned = {call->scratch, x + row * p->axis * size, ARG_STRIP, p->axis, p->axis, rows};
+      tc_transpose_block(&turned, size);
+      arg_find(p, y + row, call->scratch, ARG_STRIP, rows);
       continue;
     }
-    switch (p->type) {
-#define TC_NUMBER(kind, type, wide)          \
-  case TC_TYPE_##kind:                       \
-    arg_reduce_##kind(p, y, x, at, columns); \
-    break;
-      TC_NUMBER_LIST
-#undef TC_NUMBER
+    const int64_t column = unit % strips * ARG_STRIP, columns = tc_min(p->inner - column, ARG_STRIP);
+    const void *from = x + (unit / strips * p->axis * p->inner + column) * size;
+    int64_t *to = y + unit / strips * p->inner + column;
+    if (p->type == TC_TYPE_F32 && p->inner == 1) {
+      *to = arg_of_row(from, p->axis, p->least, p->last);
+    } else {
+      arg_find(p, to, from, p->inner, columns);
     }
   }
 }

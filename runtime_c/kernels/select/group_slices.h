@@ -1,5 +1,5 @@
-/* group_slices: which slices along an axis are equal. They are sorted by a stable merge sort of their numbers, in one
- * unit. Scratch: the numbers, twice. */
+/* group_slices: which slices along an axis are equal. They are sorted by a stable merge sort of their numbers, or
+ * by their keys if they have one element each, in one unit. Scratch: the numbers or the keys, twice. */
 #ifndef TINYCOMP_KERNELS_SELECT_GROUP_SLICES_H
 #define TINYCOMP_KERNELS_SELECT_GROUP_SLICES_H
 
@@ -7,6 +7,7 @@
 
 #include "../cast/half.h"
 #include "../common/number.h"
+#include "radix.h"
 
 enum { GROUP_FIRST, GROUP_RANK, GROUP_X };
 
@@ -14,6 +15,8 @@ static int group_size(int64_t type) {
   const bool half = type == TC_TYPE_F16 || type == TC_TYPE_BF16;
   return half ? 2 : type == TC_TYPE_BOOL ? 1 : tc_number_size(type);
 }
+
+static bool group_has_keys(const tc_group_slices_params *p) { return p->outer == 1 && p->inner == 1; }
 
 static void TC_NAME(tc_group_slices_prepare)(tc_prepare *prepare) {
   const tc_group_slices_params *p = prepare->params;
@@ -23,7 +26,7 @@ static void TC_NAME(tc_group_slices_prepare)(tc_prepare *prepare) {
   tc_touch(prepare, GROUP_FIRST, p->count, sizeof(int64_t));
   tc_touch(prepare, GROUP_RANK, p->count, sizeof(int64_t));
   tc_touch(prepare, GROUP_X, elements, size);
-  prepare->scratch_bytes = TC_PRODUCT(prepare, 2, p->count, sizeof(int64_t));
+  prepare->scratch_bytes = TC_PRODUCT(prepare, 2, p->count, group_has_keys(p) ? sizeof(radix_record) : sizeof(int64_t));
   if (tc_refused(prepare)) {
     return;
   }
@@ -97,15 +100,41 @@ TC_INLINE void group_sort(const tc_group_slices_params *p, group_compare_fn comp
   }
 }
 
-#define TC_NUMBER(kind, type, wide)                                                                                \
-  static void group_sort_##kind(const tc_group_slices_params *p, const void *from, int64_t *order, int64_t *first, \
-                                int64_t *rank) {                                                                   \
-    group_sort(p, group_compare_##kind, from, order, order + p->count, first, rank);                               \
+/* Numbers the groups of slices of one element, whose keys are there. */
+static void group_records(radix_record *records, int64_t count, int64_t *first, int64_t *rank) {
+  const radix_record *sorted = radix_sort(records, records + count, count);
+  int64_t groups = 0, lead = sorted[0].place;
+  for (int64_t i = 0; i < count; i++) {
+    if (i && sorted[i].key != sorted[i - 1].key) {
+      groups++;
+      lead = sorted[i].place;
+    }
+    first[sorted[i].place] = lead;
+    rank[sorted[i].place] = groups;
   }
+}
+
+#define GROUP_SORT(kind, type, key)                                                                               \
+  static void group_sort_##kind(const tc_group_slices_params *p, const void *from, void *scratch, int64_t *first, \
+                                int64_t *rank) {                                                                  \
+    if (!group_has_keys(p)) {                                                                                     \
+      int64_t *order = scratch;                                                                                   \
+      group_sort(p, group_compare_##kind, from, order, order + p->count, first, rank);                            \
+      return;                                                                                                     \
+    }                                                                                                             \
+    radix_record *records = scratch;                                                                              \
+    for (int64_t i = 0; i < p->count; i++) {                                                                      \
+      const type x = ((const type *)from)[i];                                                                     \
+      records[i] = (radix_record){key, i};                                                                        \
+    }                                                                                                             \
+    group_records(records, p->count, first, rank);                                                                \
+  }
+#define TC_NUMBER(kind, type, wide) GROUP_SORT(kind, type, radix_key_##kind(x))
 TC_NUMBER_LIST
-TC_NUMBER(F16, , )
-TC_NUMBER(BF16, , )
 #undef TC_NUMBER
+GROUP_SORT(F16, uint16_t, radix_key_F32(tc_f32_of_f16(x)))
+GROUP_SORT(BF16, uint16_t, radix_key_F32(tc_f32_of_bf16(x)))
+#undef GROUP_SORT
 
 static void TC_NAME(tc_group_slices)(const tc_call *call, int64_t begin, int64_t end) {
   const tc_group_slices_params *p = call->params;

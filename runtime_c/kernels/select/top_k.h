@@ -1,6 +1,7 @@
 /* top_k: the largest or smallest elements along an axis, and where they are. The best of a row so far, if they are few,
- * are a sorted list; else a heap holds them, the worst at its root, and is sorted at the end. The few best of many
- * floats are found with vectors. A unit is one row; its scratch is the heap, of positions. */
+ * are a sorted list; else those better than the worst of them are collected, and sorted with them whenever there is no
+ * more room. The few best of many floats are found with vectors. A unit is one row; its scratch is the records of what
+ * is collected, twice. */
 #ifndef TINYCOMP_KERNELS_SELECT_TOP_K_H
 #define TINYCOMP_KERNELS_SELECT_TOP_K_H
 
@@ -8,11 +9,16 @@
 
 #include "../common/number.h"
 #include "few_least_f32.h"
+#include "radix.h"
 
 enum { TOP_VALUES, TOP_INDICES, TOP_X };
 
-/* In a list of so many, those that come behind a new element are moved sooner than a heap is mended. */
-enum { TOP_FEW = 16 };
+/* In a list of so many, those that come behind a new element are moved sooner than records are sorted. Of a block of
+ * elements most often none is good enough. */
+enum { TOP_FEW = 16, TOP_BLOCK = 16, TOP_ROOM = 128 };
+
+/* Records that are collected until they are sorted. */
+static int64_t top_room(const tc_top_k_params *p) { return tc_min(p->axis, p->k + tc_max(p->k, TOP_ROOM)); }
 
 static void TC_NAME(tc_top_k_prepare)(tc_prepare *prepare) {
   const tc_top_k_params *p = prepare->params;
@@ -31,39 +37,40 @@ static void TC_NAME(tc_top_k_prepare)(tc_prepare *prepare) {
     return;
   }
   prepare->units = TC_PRODUCT(prepare, p->outer, p->inner);
-  prepare->scratch_bytes = TC_PRODUCT(prepare, p->k, sizeof(int64_t));
+  prepare->scratch_bytes = TC_PRODUCT(prepare, 2, top_room(p), sizeof(radix_record));
   prepare->cost = 8.0 * (double)count;
 }
 
-/* One row of elements that are `step` apart. A heap of `size` positions in which no parent comes before its children;
- * NaN comes last, and of equals the first comes first. */
+/* One row. NaN comes last, and of equals the first comes first. */
 #define TC_NUMBER(kind, type, wide)                                                                                    \
-  TC_INLINE bool top_before_##kind(const type *x, int64_t step, bool largest, int64_t a, int64_t b) {                  \
-    const type left = x[a * step], right = x[b * step];                                                                \
-    if (left == right || (left != left && right != right)) {                                                           \
-      return a < b;                                                                                                    \
-    }                                                                                                                  \
-    return right != right || (largest ? left > right : left < right);                                                  \
+  TC_INLINE bool top_is_better_##kind(const bool largest, type new, type worst) {                                      \
+    return (largest ? new > worst : new < worst) | ((worst != worst) & (new == new));                                  \
   }                                                                                                                    \
-  static void top_sink_##kind(const type *x, int64_t step, const tc_top_k_params *p, bool by_index, int64_t *heap,     \
-                              int64_t size, int64_t root) {                                                            \
-    const int64_t moved = heap[root];                                                                                  \
-    for (int64_t child; (child = 2 * root + 1) < size; root = child) {                                                 \
-      if (child + 1 < size && (by_index ? heap[child] < heap[child + 1]                                                \
-                                        : top_before_##kind(x, step, p->largest, heap[child], heap[child + 1]))) {     \
-        child++;                                                                                                       \
-      }                                                                                                                \
-      if (!(by_index ? moved < heap[child] : top_before_##kind(x, step, p->largest, moved, heap[child]))) {            \
-        break;                                                                                                         \
-      }                                                                                                                \
-      heap[root] = heap[child];                                                                                        \
-    }                                                                                                                  \
-    heap[root] = moved;                                                                                                \
+  TC_INLINE radix_record top_record_##kind(bool largest, type x, int64_t place) {                                      \
+    const uint64_t key = radix_key_##kind(x);                                                                          \
+    return (radix_record){largest && x == x ? ~key : key, place};                                                      \
   }                                                                                                                    \
-  static void top_make_##kind(const type *x, int64_t step, const tc_top_k_params *p, bool by_index, int64_t *heap) {   \
-    for (int64_t i = p->k / 2; i-- > 0;) {                                                                             \
-      top_sink_##kind(x, step, p, by_index, heap, p->k, i);                                                            \
+  /* Collects from element `i` on what is better than `worst`, as long as there is room; the element to go on from. */ \
+  TC_INLINE int64_t top_collect_##kind(const bool largest, const tc_top_k_params *p, const type *x, type worst,        \
+                                       int64_t i, radix_record *records, int64_t *count) {                             \
+    const int64_t step = p->inner, room = top_room(p);                                                                 \
+    int64_t found = *count;                                                                                            \
+    for (; i + TOP_BLOCK <= p->axis && found + TOP_BLOCK <= room; i += TOP_BLOCK) {                                    \
+      bool any = false;                                                                                                \
+      for (int64_t j = i; j < i + TOP_BLOCK; j++) {                                                                    \
+        any |= top_is_better_##kind(largest, x[j * step], worst);                                                      \
+      }                                                                                                                \
+      for (int64_t j = i; any && j < i + TOP_BLOCK; j++) {                                                             \
+        records[found] = top_record_##kind(largest, x[j * step], j);                                                   \
+        found += top_is_better_##kind(largest, x[j * step], worst);                                                    \
+      }                                                                                                                \
     }                                                                                                                  \
+    for (; i < p->axis && i + TOP_BLOCK > p->axis && found < room; i++) {                                              \
+      records[found] = top_record_##kind(largest, x[i * step], i);                                                     \
+      found += top_is_better_##kind(largest, x[i * step], worst);                                                      \
+    }                                                                                                                  \
+    *count = found;                                                                                                    \
+    return i;                                                                                                          \
   }                                                                                                                    \
   static void top_few_##kind(const tc_top_k_params *p, const type *x, type *values, int64_t *indices) {                \
     type best[TOP_FEW];                                                                                                \
@@ -93,37 +100,36 @@ static void TC_NAME(tc_top_k_prepare)(tc_prepare *prepare) {
       indices[i * p->inner] = places[i];                                                                               \
     }                                                                                                                  \
   }                                                                                                                    \
-  static void top_row_##kind(const tc_top_k_params *p, const type *x, type *values, int64_t *indices, int64_t *heap) { \
-    const int64_t step = p->inner;                                                                                     \
+  static void top_row_##kind(const tc_top_k_params *p, const type *x, type *values, int64_t *indices, void *scratch) { \
+    const int64_t step = p->inner, room = top_room(p);                                                                 \
     if (p->sorted && p->k <= TOP_FEW) {                                                                                \
       top_few_##kind(p, x, values, indices);                                                                           \
       return;                                                                                                          \
     }                                                                                                                  \
-    for (int64_t i = 0; i < p->k; i++) {                                                                               \
-      heap[i] = i;                                                                                                     \
+    radix_record *both[] = {scratch, (radix_record *)scratch + room}, *records = both[0];                              \
+    int64_t i = 0, count;                                                                                              \
+    for (; i < room; i++) {                                                                                            \
+      records[i] = top_record_##kind(p->largest, x[i * step], i);                                                      \
     }                                                                                                                  \
-    top_make_##kind(x, step, p, false, heap);                                                                          \
-    type worst = x[heap[0] * step];                                                                                    \
-    for (int64_t i = p->k; i < p->axis; i++) {                                                                         \
-      const type new = x[i * step];                                                                                    \
-      if (worst == worst && !(p->largest ? new > worst : new < worst)) {                                               \
-        continue; /* most come behind the worst: equals and NaN, too */                                                \
+    for (count = room;;) {                                                                                             \
+      records = radix_sort(records, records == both[0] ? both[1] : both[0], count);                                    \
+      if (i == p->axis) {                                                                                              \
+        break;                                                                                                         \
       }                                                                                                                \
-      if (top_before_##kind(x, step, p->largest, i, heap[0])) {                                                        \
-        heap[0] = i;                                                                                                   \
-        top_sink_##kind(x, step, p, false, heap, p->k, 0);                                                             \
-        worst = x[heap[0] * step];                                                                                     \
-      }                                                                                                                \
+      const type worst = x[records[p->k - 1].place * step];                                                            \
+      count = p->k;                                                                                                    \
+      i = p->largest ? top_collect_##kind(true, p, x, worst, i, records, &count)                                       \
+                     : top_collect_##kind(false, p, x, worst, i, records, &count);                                     \
     }                                                                                                                  \
     if (!p->sorted) {                                                                                                  \
-      top_make_##kind(x, step, p, true, heap);                                                                         \
+      for (i = 0; i < p->k; i++) {                                                                                     \
+        records[i].key = (uint64_t)records[i].place;                                                                   \
+      }                                                                                                                \
+      records = radix_sort(records, records == both[0] ? both[1] : both[0], p->k);                                     \
     }                                                                                                                  \
-    for (int64_t size = p->k; size-- > 0;) {                                                                           \
-      const int64_t worst = heap[0];                                                                                   \
-      heap[0] = heap[size];                                                                                            \
-      top_sink_##kind(x, step, p, !p->sorted, heap, size, 0);                                                          \
-      values[size * step] = x[worst * step];                                                                           \
-      indices[size * step] = worst;                                                                                    \
+    for (i = 0; i < p->k; i++) {                                                                                       \
+      values[i * step] = x[records[i].place * step];                                                                   \
+      indices[i * step] = records[i].place;                                                                            \
     }                                                                                                                  \
   }
 TC_NUMBER_LIST
