@@ -104,9 +104,10 @@ def file_flags(source: str) -> list[str]:
     """Return the compiler flags that one file gets in addition.
 
     What few run is compiled to less: scalar kernels where every newer processor has a better set, and those for Helium
-    and on x86 for NEON, which only pack weights here. Kernels have no tables for unwinding, a twentieth of the library:
-    nothing is thrown through them. Functions that the library exports are inlined all the same, as nobody replaces
-    them.
+    and on x86 for NEON, which only pack weights here. Nobody reads flags of floating-point exceptions or errno, which
+    would keep the compiler from making vectors of loops. Kernels have no tables for unwinding, a twentieth of the
+    library: nothing is thrown through them. Functions that the library exports are inlined all the same, as nobody
+    replaces them.
     """
     name = Path(source).stem
     if not name.startswith("isa_"):
@@ -118,7 +119,8 @@ def file_flags(source: str) -> list[str]:
     }
     if sanitizers():
         return []
-    return [*small.get(name, []), *([] if system() == "win" else ["-fno-asynchronous-unwind-tables"])]
+    vectors = ["-fno-math-errno", "-fno-trapping-math"]
+    return [*small.get(name, []), *vectors, *([] if system() == "win" else ["-fno-asynchronous-unwind-tables"])]
 
 
 def link_flags() -> list[str]:

@@ -100,6 +100,7 @@ typedef __m256i tc_vi;
 #define TC_ACROSS 0
 #define TC_BOUNDS 0
 #define TC_TAPS 0
+#define TC_STORES_HALVES 1
 #define TC_HALVES 0
 
 TC_INLINE tc_vi tc_vi_set1(int32_t x) { return _mm256_set1_epi32(x); }
@@ -156,6 +157,12 @@ TC_INLINE tc_vi tc_vi_dot4_codes(const bool native, tc_vi sum, tc_vi codes, tc_v
   return tc_vi_dot4(sum, codes, b);
 }
 TC_INLINE tc_vf tc_vf_load_halves(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const void *)p)); }
+/* NaN as one number, with its sign. */
+TC_INLINE void tc_vf_store_halves(uint16_t *p, tc_vf v) {
+  const tc_vf nan = _mm256_or_ps(_mm256_and_ps(v, _mm256_set1_ps(-0.0f)), _mm256_set1_ps(NAN));
+  const tc_vf numbers = _mm256_blendv_ps(v, nan, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+  _mm_storeu_si128((void *)p, _mm256_cvtps_ph(numbers, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
 TC_INLINE tc_vf tc_vf_load_bfloats(const uint16_t *p) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p)), 16));
 }

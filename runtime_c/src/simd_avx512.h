@@ -73,6 +73,7 @@ typedef __m512i tc_vi;
 #define TC_ACROSS 0
 #define TC_BOUNDS 0
 #define TC_TAPS 0
+#define TC_STORES_HALVES 1
 #define TC_HALVES 1
 
 TC_INLINE tc_vi tc_vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
@@ -116,6 +117,12 @@ TC_INLINE tc_vi tc_vi_dot4_codes(const bool native, tc_vi sum, tc_vi codes, tc_v
   return _mm512_add_epi32(sum, _mm512_madd_epi16(_mm512_maddubs_epi16(codes, b), _mm512_set1_epi16(1)));
 }
 TC_INLINE tc_vf tc_vf_load_halves(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p)); }
+/* NaN as one number, with its sign. */
+TC_INLINE void tc_vf_store_halves(uint16_t *p, tc_vf v) {
+  const tc_vf nan = _mm512_or_ps(_mm512_and_ps(v, _mm512_set1_ps(-0.0f)), _mm512_set1_ps(NAN));
+  const tc_vf numbers = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), v, nan);
+  _mm256_storeu_si256((void *)p, _mm512_cvtps_ph(numbers, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
 TC_INLINE tc_vf tc_vf_load_bfloats(const uint16_t *p) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p)), 16));
 }

@@ -68,6 +68,7 @@ typedef int32x4_t tc_vi;
 #define TC_ACROSS 1
 #define TC_BOUNDS 1
 #define TC_TAPS 1
+#define TC_STORES_HALVES 0
 #define TC_HALVES 0
 
 TC_INLINE tc_vi tc_vi_set1(int32_t x) { return vdupq_n_s32(x); }

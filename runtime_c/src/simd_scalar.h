@@ -88,6 +88,7 @@ typedef int32_t tc_vi;
 #define TC_WIDEN_TWO 1
 #define TC_ACROSS 0
 #define TC_TAPS 0
+#define TC_STORES_HALVES 0
 #define TC_HALVES 0
 #if defined(__ARM_FEATURE_DSP) && defined(__ARM_FP) && defined(__thumb2__)
 #define TC_BOUNDS 1

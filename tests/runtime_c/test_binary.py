@@ -104,6 +104,26 @@ def test_transposed_and_reversed_operands(isa, pool, rng):
     np.testing.assert_array_equal(run_binary(BINARY, 0, a, b, "int64", isa, pool), a + b)
 
 
+@pytest.mark.parametrize("op", [7, 8])
+def test_remainders_are_exact(op, isa, pool, rng):
+    """Quotients of every size, most of them too large for vectors in the second half, with what has no remainder."""
+    a = np.ldexp(rng.standard_normal(4000), rng.integers(-20, 25, 4000)).astype(np.float32)
+    a[2000:] = np.ldexp(a[2000:], rng.integers(0, 90, 2000))
+    b = np.ldexp(rng.standard_normal(4000), rng.integers(-20, 20, 4000)).astype(np.float32)
+    a[:14] = [6, -6, np.inf, 5, np.nan, 1, -1, 0, -0.0, 1e-44, -7, 7, 3, -3]
+    b[:14] = [3, 3, 2, np.inf, 1, np.nan, -np.inf, 2, 2, 3e-45, 0, -0.0, -np.inf, np.inf]
+    y = run_binary(BINARY, op, a, b, "float32", isa, pool)
+    with np.errstate(invalid="ignore"):
+        rest = np.fmod(a, b)
+        floored = np.where(rest == 0, np.copysign(0, b), np.where((rest < 0) != (b < 0), rest + b, rest))
+    expected = rest if op == 8 else floored.astype(np.float32)
+    np.testing.assert_array_equal(y, expected)
+    numbers = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(y[numbers]), np.signbit(expected[numbers]))
+    small = run_binary(BINARY, op, a[:7], b[0], "float32", isa, pool)
+    np.testing.assert_array_equal(small[[0, 1, 3]], [0, 0, 2])
+
+
 def test_integer_extremes(isa):
     for dtype in ("int8", "int16", "int32", "int64"):
         low = np.iinfo(dtype).min

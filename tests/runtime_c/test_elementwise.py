@@ -85,6 +85,25 @@ def test_several_outputs(isa, pool, rng):
     np.testing.assert_array_equal(found[1], 2 * x)
 
 
+@pytest.mark.parametrize("offset", [0, 1, 3, 15])
+@pytest.mark.parametrize("count", [1, 63, 2049, 9000])
+def test_results_at_any_address(offset, count, isa, pool, rng):
+    """A row is cut so that results lie at whole cache lines; nothing beside them is written."""
+    x = rng.standard_normal(count, np.float32)
+    program = encode([x], [], [step(COMPARE, 2, F32, 0, 0), step(BINARY, ADD, F32, 0, 0)])
+    words = np.array([*program[:3], 2, *program[4:-1], 2, 1], np.int64)
+    specs = (BufferSpec("y", F32, x.shape), BufferSpec("less", "bool", x.shape))
+    operands = (*(Operand("output", i) for i in range(2)), ABSENT, ABSENT, Operand("constant"), Operand("input"))
+    call = Instruction("elementwise", (*operands, *[ABSENT] * 10), {"words": words.size})
+    native = runner(Program("aligned", (BufferSpec("x", F32, x.shape),), specs, (words,), 0, (call,)), pool, isa)
+    wide, less = np.full(count + 32, 77, np.float32), np.full(count + 32, 77, np.uint8)
+    native.run([x], [wide[offset : offset + count], less[offset : offset + count].view(bool)])
+    np.testing.assert_array_equal(wide[offset : offset + count], 2 * x)
+    np.testing.assert_array_equal(less[offset : offset + count], 0)
+    for array in (wide, less):
+        np.testing.assert_array_equal(np.delete(array, slice(offset, offset + count)), 77)
+
+
 @pytest.mark.parametrize(("outputs", "message"), [([1, 1], "two outputs of the same step"), ([0], "which is no step")])
 def test_outputs_that_cannot_be(outputs, message, native_isa):
     with pytest.raises(TargetError, match=message):

@@ -42,8 +42,22 @@ enum { CAST_PIECE = 1024 };
 #define CAST_SATURATE(type, y, low, above, highest) \
   ((y) >= (above) ? (type)(highest) : (y) > (low) ? (type)(y) : (y) <= (low) ? (type)(low) : (type)0)
 
-#define CAST_LOW32(y) CAST_SATURATE(int32_t, y, -0x1p31, 0x1p31, INT32_MAX)
+#define CAST_LOW32(y) cast_low32(y)
 #define CAST_LOW64(y) CAST_SATURATE(int64_t, y, -0x1p63, 0x1p63, INT64_MAX)
+
+/* Within bounds first, so that the conversion is one instruction that has a result for every number. */
+TC_INLINE int32_t cast_low32(double y) {
+  const double above = y > -0x1p31 ? y : -0x1p31, bounded = above < 0x1.fffffffcp30 ? above : 0x1.fffffffcp30;
+  const int32_t whole = (int32_t)bounded;
+  return y == y ? whole : 0;
+}
+
+/* The same of a float, none of which is the highest integer. */
+TC_INLINE int32_t cast_low32_f32(float y) {
+  const float above = y > -0x1p31f ? y : -0x1p31f, bounded = above < 0x1.fffffep30f ? above : 0x1.fffffep30f;
+  const int32_t whole = (int32_t)bounded, limited = y >= 0x1p31f ? INT32_MAX : whole;
+  return y == y ? limited : 0;
+}
 
 TC_INLINE uint64_t cast_low_u64(double y) {
   return y >= 0x1p63 ? CAST_SATURATE(uint64_t, y, 0, 0x1p64, UINT64_MAX) : (uint64_t)CAST_LOW64(y);
@@ -71,13 +85,13 @@ TC_INLINE float cast_to_odd(double y) {
   TC_PAIR(I4, F32, uint8_t, float, (float)(((x & 15) ^ 8) - 8))                              \
   TC_PAIR(U4, F32, uint8_t, float, (float)(x & 15))                                          \
   TC_PAIR(F8E8M0FNU, F32, uint8_t, float, tc_f32_of_scale(x))                                \
-  TC_PAIR(F16, F32, uint16_t, float, tc_f32_of_f16(x))                                       \
   TC_PAIR(BF16, F32, uint16_t, float, tc_f32_of_bf16(x))                                     \
-  TC_PAIR(F32, F16, float, uint16_t, tc_f16_of_f32(x))                                       \
   TC_PAIR(F32, BF16, float, uint16_t, tc_bf16_of_f32(x))                                     \
   TC_PAIR(F32, BOOL, float, uint8_t, x != 0)                                                 \
-  TC_PAIR(F32, I32, float, int32_t, CAST_SATURATE(int32_t, x, -0x1p31f, 0x1p31f, INT32_MAX)) \
+  TC_PAIR(F32, I32, float, int32_t, cast_low32_f32(x))                                       \
   TC_PAIR(F32, I64, float, int64_t, CAST_SATURATE(int64_t, x, -0x1p63f, 0x1p63f, INT64_MAX)) \
+  TC_PAIR(F32, U8, float, uint8_t, cast_low32_f32(x))                                        \
+  TC_PAIR(F32, I8, float, int8_t, cast_low32_f32(x))                                         \
   TC_PAIR(F32, F8E8M0FNU, float, uint8_t, CAST_SCALE(x))                                     \
   TC_PAIR(I64, I32, int64_t, int32_t, (int32_t)x)                                            \
   TC_PAIR(I32, I64, int32_t, int64_t, (int64_t)x)
@@ -88,7 +102,7 @@ TC_INLINE float cast_to_odd(double y) {
     to_type *restrict z = rows->to;                               \
     const from_type *restrict source = rows->x;                   \
     const int64_t count = rows->count;                            \
-    for (int64_t i = 0; i < count; i++) {                         \
+    _Pragma("GCC ivdep") for (int64_t i = 0; i < count; i++) {    \
       const from_type variable = source[i];                       \
       z[i] = (to_type)(expression);                               \
     }                                                             \
@@ -104,6 +118,34 @@ TC_TYPE_LIST
   CAST_LOOP(cast_pair_##from##_##to, to_type, from_type, x, expression)
 TC_PAIR_LIST
 #undef TC_PAIR
+
+/* float16 by instructions where there are some. */
+static void cast_pair_F16_F32(const element_rows *rows) {
+  float *restrict z = rows->to;
+  const uint16_t *restrict source = rows->x;
+  const int64_t count = rows->count, whole = count / TC_LANES * TC_LANES;
+  for (int64_t i = 0; i < whole; i += TC_LANES) {
+    tc_vf_store(z + i, tc_vf_load_halves(source + i));
+  }
+  uint16_t rest[TC_LANES] = {0};
+  memcpy(rest, source + whole, (size_t)(count - whole) * sizeof(rest[0]));
+  tc_vf_store_first(z + whole, tc_vf_load_halves(rest), count - whole);
+}
+#if TC_STORES_HALVES
+static void cast_pair_F32_F16(const element_rows *rows) {
+  uint16_t *restrict z = rows->to;
+  const float *restrict source = rows->x;
+  const int64_t count = rows->count, whole = count / TC_LANES * TC_LANES;
+  for (int64_t i = 0; i < whole; i += TC_LANES) {
+    tc_vf_store_halves(z + i, tc_vf_load(source + i));
+  }
+  uint16_t rest[TC_LANES];
+  tc_vf_store_halves(rest, tc_vf_load_first(source + whole, count - whole));
+  memcpy(z + whole, rest, (size_t)(count - whole) * sizeof(rest[0]));
+}
+#else
+CAST_LOOP(cast_pair_F32_F16, uint16_t, float, x, tc_f16_of_f32(x))
+#endif
 #undef CAST_LOOP
 
 enum { CAST_WIDE_double, CAST_WIDE_int64_t, CAST_WIDE_uint64_t };
@@ -117,27 +159,25 @@ typedef struct cast_type {
 
 /* Small floats: one function for all of them, which finds the format with the types of the conversion. Doubles become
  * f32 first, as in ONNX's reference. */
-#define CAST_OF_SMALL(name, type)                   \
-  static void name(const element_rows *rows) {      \
-    type *restrict z = rows->to;                    \
-    const uint8_t *restrict x = rows->x;            \
-    const small_format format = rows->from->format; \
-    const int64_t count = rows->count;              \
-    for (int64_t i = 0; i < count; i++) {           \
-      z[i] = tc_f32_of_small(x[i], &format);        \
-    }                                               \
+#define CAST_OF_SMALL(name, type)                                                                       \
+  static void name(const element_rows *rows) {                                                          \
+    type *restrict z = rows->to;                                                                        \
+    const uint8_t *restrict x = rows->x;                                                                \
+    const small_format format = rows->from->format;                                                     \
+    const int64_t count = rows->count;                                                                  \
+    _Pragma("GCC ivdep") for (int64_t i = 0; i < count; i++) { z[i] = tc_f32_of_small(x[i], &format); } \
   }
-#define CAST_TO_SMALL(name, type, expression)                \
-  static void name(const element_rows *rows) {               \
-    uint8_t *restrict z = rows->to;                          \
-    const type *restrict source = rows->x;                   \
-    const small_format format = rows->into->format;          \
-    const bool saturate = rows->a == 0;                      \
-    const int64_t count = rows->count;                       \
-    for (int64_t i = 0; i < count; i++) {                    \
-      const type y = source[i];                              \
-      z[i] = tc_small_of_f32(expression, &format, saturate); \
-    }                                                        \
+#define CAST_TO_SMALL(name, type, expression)                  \
+  static void name(const element_rows *rows) {                 \
+    uint8_t *restrict z = rows->to;                            \
+    const type *restrict source = rows->x;                     \
+    const small_format format = rows->into->format;            \
+    const bool saturate = rows->a == 0;                        \
+    const int64_t count = rows->count;                         \
+    _Pragma("GCC ivdep") for (int64_t i = 0; i < count; i++) { \
+      const type y = source[i];                                \
+      z[i] = tc_small_of_f32(expression, &format, saturate);   \
+    }                                                          \
   }
 CAST_OF_SMALL(cast_f32_of_small, float)
 CAST_OF_SMALL(cast_widen_small, double)
@@ -169,7 +209,7 @@ static const cast_type cast_types[TC_TYPES] = {
 
 static const element_fn cast_pairs[TC_TYPES][TC_TYPES] = {
 #define TC_PAIR(from, to, from_type, to_type, expression) [TC_TYPE_##from][TC_TYPE_##to] = cast_pair_##from##_##to,
-    TC_PAIR_LIST
+    TC_PAIR_LIST TC_PAIR(F16, F32, , , ) TC_PAIR(F32, F16, , , )
 #undef TC_PAIR
 #define TC_SMALL(kind, ...) \
   [TC_TYPE_F32][TC_TYPE_##kind] = cast_small_of_f32, [TC_TYPE_##kind][TC_TYPE_F32] = cast_f32_of_small,

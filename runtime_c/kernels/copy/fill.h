@@ -6,7 +6,7 @@
 
 #include "copy.h"
 
-enum { FILL_PIECE_BYTES = 32 * 1024 };
+enum { FILL_PIECE_BYTES = 32 * 1024, FILL_LINE = 64 };
 
 static tc_rows fill_rows(const tc_fill_params *p) {
   tc_nd nd = tc_nd_make(TC_EIGHT(p, size));
@@ -34,19 +34,37 @@ static void TC_NAME(tc_fill_pack)(const tc_prepare *prepare, void *state) {
   *(tc_rows *)state = fill_rows(prepare->params);
 }
 
+/* Fills bytes with one line again and again. */
+static void fill_line(char *to, const char *line, int64_t bytes) {
+  for (; bytes >= FILL_LINE; bytes -= FILL_LINE, to += FILL_LINE) {
+    memcpy(to, line, FILL_LINE);
+  }
+  memcpy(to, line, (size_t)bytes);
+}
+
 static void TC_NAME(tc_fill)(const tc_call *call, int64_t begin, int64_t end) {
   const tc_fill_params *p = call->params;
+  const int64_t size = p->element_size;
   const uint8_t byte = (uint8_t)p->pattern;
   const uint16_t half = (uint16_t)p->pattern;
   const uint32_t word = (uint32_t)p->pattern;
-  const void *value = p->element_size == 1   ? (const void *)&byte
-                      : p->element_size == 2 ? (const void *)&half
-                      : p->element_size == 4 ? (const void *)&word
-                                             : (const void *)&p->pattern;
+  const void *value = size == 1   ? (const void *)&byte
+                      : size == 2 ? (const void *)&half
+                      : size == 4 ? (const void *)&word
+                                  : (const void *)&p->pattern;
+  char line[FILL_LINE];
+  for (int64_t at = 0; at < FILL_LINE; at += size) {
+    memcpy(line + at, value, (size_t)size);
+  }
   tc_rows_walk walk = tc_rows_seek(call->state, begin);
   for (int64_t unit = begin; unit < end; unit++) {
     const tc_rows_walk piece = {.step = {walk.step[0], 0}, .count = walk.count};
-    copy_piece((char *)call->operands[0] + walk.at[0] * p->element_size, value, p->element_size, &piece);
+    char *to = (char *)call->operands[0] + walk.at[0] * size;
+    if (walk.step[0] == 1) {
+      fill_line(to, line, walk.count * size);
+    } else {
+      copy_piece(to, value, size, &piece);
+    }
     tc_rows_next(&walk);
   }
 }

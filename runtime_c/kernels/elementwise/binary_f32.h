@@ -71,22 +71,37 @@ static void binary_f32_POW(const element_rows *rows) {
   }
 }
 
-/* The remainder with the sign of the divisor. */
-TC_INLINE float binary_mod_F32(float x, float y) {
-  const float rest = fmodf(x, y);
+/* A remainder with the sign of the divisor instead of that of the dividend. */
+TC_INLINE float binary_floored(float rest, float y) {
   return rest == 0.0f ? copysignf(0.0f, y) : (rest < 0.0f) != (y < 0.0f) ? rest + y : rest;
 }
 
-#define BINARY_REMAINDER(kind, function)                                           \
-  static void binary_f32_##kind(const element_rows *rows) {                        \
-    const float *x = rows->x, *y = rows->y;                                        \
-    for (int64_t i = 0; i < rows->count; i++) {                                    \
-      ((float *)rows->to)[i] = function(x[i * rows->x_step], y[i * rows->y_step]); \
-    }                                                                              \
+/* Remainders by division of doubles: a quotient below 2^28 is cut off as the exact one would be, and 53 bits hold its
+ * product with the divisor. The C library does what is left. Sources with a step of 1 only. */
+#define BINARY_REMAINDER(kind, finished)                                      \
+  static void binary_f32_##kind(const element_rows *rows) {                   \
+    float *restrict to = rows->to;                                            \
+    const float *a = rows->x, *b = rows->y;                                   \
+    const int64_t count = rows->count;                                        \
+    int left = 0;                                                             \
+    _Pragma("GCC ivdep") for (int64_t i = 0; i < count; i++) {                \
+      const double x = a[i], y = b[i], whole = trunc(x / y);                  \
+      const float exact = (float)(x - whole * y), r = copysignf(exact, a[i]); \
+      left |= !(fabs(whole) < 0x1p28) | (exact != exact);                     \
+      to[i] = finished(r, b[i]);                                              \
+    }                                                                         \
+    for (int64_t i = 0; left && i < count; i++) {                             \
+      const float r = fmodf(a[i], b[i]);                                      \
+      to[i] = finished(r, b[i]);                                              \
+    }                                                                         \
   }
-BINARY_REMAINDER(MOD, binary_mod_F32)
-BINARY_REMAINDER(FMOD, fmodf)
+#define BINARY_TRUNCATED(rest, y) (rest)
+BINARY_REMAINDER(MOD, binary_floored)
+BINARY_REMAINDER(FMOD, BINARY_TRUNCATED)
 #undef BINARY_REMAINDER
+
+/* Whether an operation takes sources that repeat. */
+static bool binary_f32_repeats(int64_t op) { return op != TC_BINARY_MOD && op != TC_BINARY_FMOD; }
 
 static element_fn binary_f32_find(int64_t op) {
   switch (op) {

@@ -37,6 +37,7 @@ typedef struct element_plan {
   tc_rows rows;  /* over blocks; the views are the outputs (one for all) and the inputs */
   int64_t inner; /* elements of the dimensions that lie wholly inside a block */
   int64_t block, scratch;
+  int64_t size; /* of an element of the first output, in bytes */
   double cost;
   int64_t inputs, immediates, steps;
   element_source source[TC_ELEMENT_INPUTS + TC_ELEMENT_IMMEDIATES];
@@ -68,6 +69,7 @@ static void element_plan_steps(element_plan *plan, const element_program *progra
   for (int64_t i = 0; i < program->outputs; i++) {
     plan->step[program->output[i] - sources].output = (int)i;
   }
+  plan->size = plan->step[program->output[0] - sources].size;
 }
 
 /* Gives every result that is no output a place in scratch for as long as it is used, and returns how many places there

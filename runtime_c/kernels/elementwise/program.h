@@ -93,6 +93,7 @@ static element_function element_find(int64_t kind, int64_t op, int64_t type) {
       return found;
     case TC_ELEMENT_BINARY:
       found.run = f32 ? binary_f32_find(op) : op >= 0 && op < BINARY_OPS ? binary_typed[type][op] : NULL;
+      found.repeats = f32 && binary_f32_repeats(op);
       return found;
     case TC_ELEMENT_COMPARE:
       found.run = op >= 0 && op < COMPARE_OPS ? compare_typed[type][op] : NULL;

@@ -6,7 +6,9 @@
 
 #include "../common/math.h"
 #include "../common/log.h"
+#include "../common/trig.h"
 #include "../common/activation.h"
+#include "../common/partial.h"
 #include "rows.h"
 
 /* One row per function that is computed on vectors: TC_UNARY(kind, expression in x, a and b). */
@@ -30,17 +32,21 @@
   TC_UNARY(MISH, unary_mish(x))                                                   \
   TC_UNARY(THRESHOLDED_RELU, tc_vf_select(tc_vf_lt(a, x), x, tc_vf_set1(0.0f)))   \
   TC_UNARY(SHRINK, unary_shrink(x, a, b))                                         \
+  TC_UNARY(ASIN, tc_vf_asin(x))                                                   \
+  TC_UNARY(ACOS, tc_vf_acos(x))                                                   \
+  TC_UNARY(ATAN, tc_vf_atan(x))                                                   \
   TC_UNARY(AFFINE, tc_vf_fma(a, x, b))                                            \
   TC_UNARY(SCALED_TANH, tc_vf_mul(a, tc_vf_tanh(tc_vf_mul(b, x))))
 
+/* One row per function whose argument is reduced by multiples of pi/2: TC_UNARY_TURN(kind, expression in x, function of
+ * the C library for what is too large for it). */
+#define TC_UNARY_TURN_LIST               \
+  TC_UNARY_TURN(SIN, tc_vf_sin(x), sinf) \
+  TC_UNARY_TURN(COS, tc_vf_cos(x), cosf) \
+  TC_UNARY_TURN(TAN, tc_vf_tan(x), tanf)
+
 /* One row per function that the C library computes, a number at a time: TC_UNARY_LIBM(kind, function). */
 #define TC_UNARY_LIBM_LIST   \
-  TC_UNARY_LIBM(SIN, sinf)   \
-  TC_UNARY_LIBM(COS, cosf)   \
-  TC_UNARY_LIBM(TAN, tanf)   \
-  TC_UNARY_LIBM(ASIN, asinf) \
-  TC_UNARY_LIBM(ACOS, acosf) \
-  TC_UNARY_LIBM(ATAN, atanf) \
   TC_UNARY_LIBM(SINH, sinhf) \
   TC_UNARY_LIBM(COSH, coshf) TC_UNARY_LIBM(ASINH, asinhf) TC_UNARY_LIBM(ACOSH, acoshf) TC_UNARY_LIBM(ATANH, atanhf)
 
@@ -96,6 +102,28 @@ UNARY_VECTORS(unary_act_RELU, tc_vf_max(tc_vf_set1(0.0f), x))
 UNARY_VECTORS(unary_act_CLIP, tc_vf_min(b, tc_vf_max(a, x)))
 #undef UNARY_VECTORS
 
+/* Vectors are worth it where they are wide, and exact where multiply-adds are fused, which one lane may not have. */
+#define TC_UNARY_TURN(kind, expression, function)                              \
+  static void unary_##kind(const element_rows *rows) {                         \
+    float *to = rows->to;                                                      \
+    const float *from = rows->x, limit = TC_LANES > 1 ? TC_TRIG_LIMIT : -1.0f; \
+    const int64_t count = rows->count;                                         \
+    tc_vf most = tc_vf_set1(0.0f);                                             \
+    for (int64_t i = 0; TC_LANES > 1 && i < count; i += TC_LANES) {            \
+      const tc_vf x = tc_load_up_to(from + i, count - i);                      \
+      most = tc_vf_max(tc_vf_abs(x), most); /* which leaves NaN out */         \
+      tc_store_up_to(to + i, expression, count - i);                           \
+    }                                                                          \
+    const bool left = tc_vf_reduce_max(most) > limit;                          \
+    for (int64_t i = 0; left && i < count; i++) {                              \
+      if (!(fabsf(from[i]) <= limit)) {                                        \
+        to[i] = function(from[i]);                                             \
+      }                                                                        \
+    }                                                                          \
+  }
+TC_UNARY_TURN_LIST
+#undef TC_UNARY_TURN
+
 #define TC_UNARY_LIBM(kind, function)                  \
   static void unary_##kind(const element_rows *rows) { \
     float *to = rows->to;                              \
@@ -113,16 +141,19 @@ static element_fn unary_find(int64_t op) {
 #define TC_UNARY(kind, expression) \
   case TC_UNARY_##kind:            \
     return unary_##kind;
+#define TC_UNARY_TURN(kind, expression, function) TC_UNARY(kind, expression)
 #define TC_UNARY_LIBM(kind, function) TC_UNARY(kind, function)
 #define TC_ACTIVATION(kind, expression) \
   case TC_ACT_##kind:                   \
     return unary_act_##kind;
     TC_UNARY_LIST
+    TC_UNARY_TURN_LIST
     TC_UNARY_LIBM_LIST
     TC_ACTIVATION_LIST
     TC_ACTIVATION(RELU, 0)
     TC_ACTIVATION(CLIP, 0)
 #undef TC_UNARY
+#undef TC_UNARY_TURN
 #undef TC_UNARY_LIBM
 #undef TC_ACTIVATION
     default:

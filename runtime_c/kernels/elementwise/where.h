@@ -6,15 +6,16 @@
 
 #include "rows.h"
 
-#define WHERE_ROW(type)                                              \
-  static void where_##type(const element_rows *rows) {               \
-    type *restrict to = rows->to;                                    \
-    const uint8_t *condition = rows->x;                              \
-    const type *a = rows->y, *b = rows->z;                           \
-    _Pragma("GCC ivdep") for (int64_t i = 0; i < rows->count; i++) { \
-      const type yes = a[i], no = b[i];                              \
-      to[i] = condition[i] ? yes : no;                               \
-    }                                                                \
+#define WHERE_ROW(type)                                        \
+  static void where_##type(const element_rows *rows) {         \
+    type *restrict to = rows->to;                              \
+    const uint8_t *condition = rows->x;                        \
+    const type *a = rows->y, *b = rows->z;                     \
+    const int64_t count = rows->count;                         \
+    _Pragma("GCC ivdep") for (int64_t i = 0; i < count; i++) { \
+      const type yes = a[i], no = b[i];                        \
+      to[i] = condition[i] ? yes : no;                         \
+    }                                                          \
   }
 WHERE_ROW(uint8_t)
 WHERE_ROW(uint16_t)
