@@ -136,85 +136,86 @@ TC_INLINE bool tc_meets_itself(int64_t bytes) { return bytes % 1024 == 0; }
 TC_INLINE bool tc_suits(int64_t size, int side) { return size >= 4 * side || (size >= side && size % side < side / 2); }
 
 /* The functions for one element type: literal numbers of columns or rows, squares, and the choice among them. */
-#define TC_TRANSPOSE(type, most, few)                                                                       \
-  TC_INLINE void tc_columns_##type(const int columns, const tc_transpose *x) {                              \
-    type *restrict to = x->to;                                                                              \
-    const type *restrict from = x->from;                                                                    \
-    if (x->to_row == columns) { /* without gaps: one stream of stores */                                    \
-      for (int64_t t = 0; t < x->rows; t++) {                                                               \
-        for (int l = 0; l < columns; l++) {                                                                 \
-          to[t * columns + l] = from[l * x->from_row + t];                                                  \
-        }                                                                                                   \
-      }                                                                                                     \
-      return;                                                                                               \
-    }                                                                                                       \
-    for (int64_t t = 0; t < x->rows; t++) {                                                                 \
-      for (int l = 0; l < columns; l++) {                                                                   \
-        to[t * x->to_row + l] = from[l * x->from_row + t];                                                  \
-      }                                                                                                     \
-    }                                                                                                       \
-  }                                                                                                         \
-  TC_INLINE void tc_rows_##type(const int rows, const tc_transpose *x) {                                    \
-    type *restrict to = x->to;                                                                              \
-    const type *restrict from = x->from;                                                                    \
-    if (x->from_row == rows) { /* without gaps: one stream of loads */                                      \
-      for (int64_t l = 0; l < x->columns; l++) {                                                            \
-        for (int t = 0; t < rows; t++) {                                                                    \
-          to[t * x->to_row + l] = from[l * rows + t];                                                       \
-        }                                                                                                   \
-      }                                                                                                     \
-      return;                                                                                               \
-    }                                                                                                       \
-    for (int64_t l = 0; l < x->columns; l++) {                                                              \
-      for (int t = 0; t < rows; t++) {                                                                      \
-        to[t * x->to_row + l] = from[l * x->from_row + t];                                                  \
-      }                                                                                                     \
-    }                                                                                                       \
-  }                                                                                                         \
-  TC_INLINE void tc_squares_##type(const int side, const tc_transpose *x) {                                 \
-    type *to = x->to;                                                                                       \
-    const type *from = x->from;                                                                             \
-    const int64_t rows = x->rows & ~(int64_t)(side - 1), columns = x->columns & ~(int64_t)(side - 1);       \
-    const bool along = tc_meets_itself(x->to_row * (int64_t)sizeof(type));                                  \
-    const int64_t outer = along ? rows : columns, inner = along ? columns : rows;                           \
-    for (int64_t i = 0; i < outer; i += side) {                                                             \
-      for (int64_t j = 0; j < inner; j += side) {                                                           \
-        const int64_t t = along ? i : j, l = along ? j : i;                                                 \
-        tc_square_##type(side, to + t * x->to_row + l, x->to_row, from + l * x->from_row + t, x->from_row); \
-      }                                                                                                     \
-    }                                                                                                       \
-    for (int64_t t = 0; t < x->rows; t++) {                                                                 \
-      for (int64_t l = t < rows ? columns : 0; l < x->columns; l++) {                                       \
-        to[t * x->to_row + l] = from[l * x->from_row + t];                                                  \
-      }                                                                                                     \
-    }                                                                                                       \
-  }                                                                                                         \
-  static __attribute__((noinline)) void tc_transpose_##type(const tc_transpose *x) {                        \
-    switch (x->columns) {                                                                                   \
-      case 2:                                                                                               \
-        tc_columns_##type(2, x);                                                                            \
-        return;                                                                                             \
-      case 3:                                                                                               \
-        tc_columns_##type(3, x);                                                                            \
-        return;                                                                                             \
-      default:                                                                                              \
-        break;                                                                                              \
-    }                                                                                                       \
-    switch (x->rows) {                                                                                      \
-      case 2:                                                                                               \
-        tc_rows_##type(2, x);                                                                               \
-        return;                                                                                             \
-      case 3:                                                                                               \
-        tc_rows_##type(3, x);                                                                               \
-        return;                                                                                             \
-      default:                                                                                              \
-        break;                                                                                              \
-    }                                                                                                       \
-    if (most == few || (tc_suits(x->rows, most) && tc_suits(x->columns, most))) {                           \
-      tc_squares_##type(most, x);                                                                           \
-    } else {                                                                                                \
-      tc_squares_##type(few, x);                                                                            \
-    }                                                                                                       \
+#define TC_TRANSPOSE(type, most, few)                                                                   \
+  TC_INLINE void tc_columns_##type(const int columns, const tc_transpose x) {                           \
+    type *restrict to = x.to;                                                                           \
+    const type *restrict from = x.from;                                                                 \
+    if (x.to_row == columns) { /* without gaps: one stream of stores */                                 \
+      for (int64_t t = 0; t < x.rows; t++) {                                                            \
+        for (int l = 0; l < columns; l++) {                                                             \
+          to[t * columns + l] = from[l * x.from_row + t];                                               \
+        }                                                                                               \
+      }                                                                                                 \
+      return;                                                                                           \
+    }                                                                                                   \
+    for (int64_t t = 0; t < x.rows; t++) {                                                              \
+      for (int l = 0; l < columns; l++) {                                                               \
+        to[t * x.to_row + l] = from[l * x.from_row + t];                                                \
+      }                                                                                                 \
+    }                                                                                                   \
+  }                                                                                                     \
+  TC_INLINE void tc_rows_##type(const int rows, const tc_transpose x) {                                 \
+    type *restrict to = x.to;                                                                           \
+    const type *restrict from = x.from;                                                                 \
+    if (x.from_row == rows) { /* without gaps: one stream of loads */                                   \
+      for (int64_t l = 0; l < x.columns; l++) {                                                         \
+        for (int t = 0; t < rows; t++) {                                                                \
+          to[t * x.to_row + l] = from[l * rows + t];                                                    \
+        }                                                                                               \
+      }                                                                                                 \
+      return;                                                                                           \
+    }                                                                                                   \
+    for (int64_t l = 0; l < x.columns; l++) {                                                           \
+      for (int t = 0; t < rows; t++) {                                                                  \
+        to[t * x.to_row + l] = from[l * x.from_row + t];                                                \
+      }                                                                                                 \
+    }                                                                                                   \
+  }                                                                                                     \
+  TC_INLINE void tc_squares_##type(const int side, const tc_transpose x) {                              \
+    type *to = x.to;                                                                                    \
+    const type *from = x.from;                                                                          \
+    const int64_t rows = x.rows & ~(int64_t)(side - 1), columns = x.columns & ~(int64_t)(side - 1);     \
+    const bool along = tc_meets_itself(x.to_row * (int64_t)sizeof(type));                               \
+    const int64_t outer = along ? rows : columns, inner = along ? columns : rows;                       \
+    for (int64_t i = 0; i < outer; i += side) {                                                         \
+      for (int64_t j = 0; j < inner; j += side) {                                                       \
+        const int64_t t = along ? i : j, l = along ? j : i;                                             \
+        tc_square_##type(side, to + t * x.to_row + l, x.to_row, from + l * x.from_row + t, x.from_row); \
+      }                                                                                                 \
+    }                                                                                                   \
+    for (int64_t t = 0; t < x.rows; t++) {                                                              \
+      for (int64_t l = t < rows ? columns : 0; l < x.columns; l++) {                                    \
+        to[t * x.to_row + l] = from[l * x.from_row + t];                                                \
+      }                                                                                                 \
+    }                                                                                                   \
+  }                                                                                                     \
+  static __attribute__((noinline)) void tc_transpose_##type(const tc_transpose *given) {                \
+    const tc_transpose x = *given; /* whose fields no store changes */                                  \
+    switch (x.columns) {                                                                                \
+      case 2:                                                                                           \
+        tc_columns_##type(2, x);                                                                        \
+        return;                                                                                         \
+      case 3:                                                                                           \
+        tc_columns_##type(3, x);                                                                        \
+        return;                                                                                         \
+      default:                                                                                          \
+        break;                                                                                          \
+    }                                                                                                   \
+    switch (x.rows) {                                                                                   \
+      case 2:                                                                                           \
+        tc_rows_##type(2, x);                                                                           \
+        return;                                                                                         \
+      case 3:                                                                                           \
+        tc_rows_##type(3, x);                                                                           \
+        return;                                                                                         \
+      default:                                                                                          \
+        break;                                                                                          \
+    }                                                                                                   \
+    if (most == few || (tc_suits(x.rows, most) && tc_suits(x.columns, most))) {                         \
+      tc_squares_##type(most, x);                                                                       \
+    } else {                                                                                            \
+      tc_squares_##type(few, x);                                                                        \
+    }                                                                                                   \
   }
 TC_TRANSPOSE(tc_any8, 16, 16)
 TC_TRANSPOSE(tc_any16, 8, 8)

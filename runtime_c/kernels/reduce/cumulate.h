@@ -1,5 +1,6 @@
 /* cumulate: running sums or products along an axis. A unit is a strip of neighbouring columns; strips side by side go
- * down together, and rows of adjacent elements several at a time, as each has to wait for its own sums. */
+ * down together, and sums along rows of adjacent elements are formed several at a time, as each waits for the one
+ * before. */
 #ifndef TINYCOMP_KERNELS_REDUCE_CUMULATE_H
 #define TINYCOMP_KERNELS_REDUCE_CUMULATE_H
 
@@ -30,7 +31,7 @@ static void TC_NAME(tc_cumulate_prepare)(tc_prepare *prepare) {
   tc_operate(prepare, p->type, (double)count);
 }
 
-/* Columns side by side, and rows of adjacent elements; inlined with literal flags. */
+/* Columns side by side, inlined with literal flags, and sums along several rows of adjacent elements. */
 #define TC_NUMBER(kind, type, wide)                                                                                   \
   TC_INLINE void cumulate_along_##kind(const bool product, const tc_cumulate_params *p, type *y, const type *x,       \
                                        const int64_t columns) {                                                       \
@@ -45,36 +46,41 @@ static void TC_NAME(tc_cumulate_prepare)(tc_prepare *prepare) {
       }                                                                                                               \
     }                                                                                                                 \
   }                                                                                                                   \
-  TC_INLINE void cumulate_rows_##kind(const bool product, const tc_cumulate_params *p, type *y, const type *x,        \
-                                      int64_t rows) {                                                                 \
+  TC_INLINE void cumulate_rows_##kind(const tc_cumulate_params *p, type *y, const type *x) {                          \
     const int64_t step = p->reverse ? -1 : 1, axis = p->axis;                                                         \
-    for (; rows >= CUMULATE_ROWS; rows -= CUMULATE_ROWS, y += CUMULATE_ROWS * axis, x += CUMULATE_ROWS * axis) {      \
-      type sums[CUMULATE_ROWS];                                                                                       \
-      for (int c = 0; c < CUMULATE_ROWS; c++) {                                                                       \
-        sums[c] = p->exclusive ? (type)product : x[c * axis];                                                         \
-        y[c * axis] = sums[c];                                                                                        \
-      }                                                                                                               \
-      const type *from = p->exclusive ? x : x + step;                                                                 \
-      type *to = y + step;                                                                                            \
-      for (int64_t i = 1; i < axis; i++, from += step, to += step) {                                                  \
-        _Pragma("GCC unroll 8") for (int c = 0; c < CUMULATE_ROWS; c++) {                                             \
-          const type next = from[c * axis];                                                                           \
-          sums[c] = (type)(product ? (wide)sums[c] * (wide)next : (wide)sums[c] + (wide)next);                        \
-          to[c * axis] = sums[c];                                                                                     \
-        }                                                                                                             \
-      }                                                                                                               \
+    type sums[CUMULATE_ROWS];                                                                                         \
+    for (int c = 0; c < CUMULATE_ROWS; c++) {                                                                         \
+      sums[c] = p->exclusive ? (type)0 : x[c * axis];                                                                 \
+      y[c * axis] = sums[c];                                                                                          \
     }                                                                                                                 \
-    for (; rows > 0; rows--, y += axis, x += axis) {                                                                  \
-      cumulate_along_##kind(product, p, y, x, 1);                                                                     \
+    const type *from = p->exclusive ? x : x + step;                                                                   \
+    type *to = y + step;                                                                                              \
+    for (int64_t i = 1; i < axis; i++, from += step, to += step) {                                                    \
+      _Pragma("GCC unroll 8") for (int c = 0; c < CUMULATE_ROWS; c++) {                                               \
+        sums[c] = (type)((wide)sums[c] + (wide)from[c * axis]);                                                       \
+        to[c * axis] = sums[c];                                                                                       \
+      }                                                                                                               \
     }                                                                                                                 \
   }                                                                                                                   \
   static void cumulate_##kind(const tc_cumulate_params *p, void *to, const void *from, int64_t at, int64_t columns) { \
     type *y = (type *)to + at;                                                                                        \
     const type *x = (const type *)from + at;                                                                          \
+    int64_t rows = 1; /* that many, if their elements are adjacent: then each is one column */                        \
     if (p->inner == 1) {                                                                                              \
-      (p->product ? cumulate_rows_##kind(true, p, y, x, columns) : cumulate_rows_##kind(false, p, y, x, columns));    \
-    } else {                                                                                                          \
-      (p->product ? cumulate_along_##kind(true, p, y, x, columns) : cumulate_along_##kind(false, p, y, x, columns));  \
+      rows = columns;                                                                                                 \
+      columns = 1;                                                                                                    \
+      for (; rows >= CUMULATE_ROWS && !p->product; rows -= CUMULATE_ROWS) {                                           \
+        cumulate_rows_##kind(p, y, x);                                                                                \
+        y += CUMULATE_ROWS * p->axis;                                                                                 \
+        x += CUMULATE_ROWS * p->axis;                                                                                 \
+      }                                                                                                               \
+    }                                                                                                                 \
+    for (; rows > 0; rows--, y += p->axis, x += p->axis) {                                                            \
+      if (p->product) {                                                                                               \
+        cumulate_along_##kind(true, p, y, x, columns);                                                                \
+      } else {                                                                                                        \
+        cumulate_along_##kind(false, p, y, x, columns);                                                               \
+      }                                                                                                               \
     }                                                                                                                 \
   }
 TC_NUMBER_LIST

@@ -91,8 +91,24 @@ typedef struct numbers_span {
   int64_t joined; /* as width, or 0 if the running results are the results */
 } numbers_span;
 
+/* Joins that many results by halves, into the first. */
+#define NUMBERS_JOIN(name, kept, join)                                                       \
+  static __attribute__((noinline)) void numbers_join_##name(kept *results, int64_t joined) { \
+    for (int64_t half; joined > 1; joined = half) {                                          \
+      half = (joined + 1) / 2;                                                               \
+      for (int64_t c = 0; c < joined - half; c++) {                                          \
+        const kept old = results[c], x = results[half + c];                                  \
+        results[c] = (kept)(join);                                                           \
+      }                                                                                      \
+    }                                                                                        \
+  }
+NUMBERS_JOIN(add_double, double, old + x)
+NUMBERS_JOIN(mul_double, double, old *x)
+NUMBERS_JOIN(add_uint64_t, uint64_t, old + x)
+NUMBERS_JOIN(mul_uint64_t, uint64_t, old *x)
+
 /* A reduction of a span to running results of type `kept`: where they start, the new one in terms of the old one and x,
- * and how two are joined. Shifts are taken away before exponentials are formed. */
+ * and what joins them. Shifts are taken away before exponentials are formed. */
 #define NUMBERS_STEP(name, type, kept, start, step, join)                                     \
   static void numbers_##name(const numbers_span *span, const double *shifts, kept *results) { \
     (void)shifts;                                                                             \
@@ -112,25 +128,21 @@ typedef struct numbers_span {
         }                                                                                     \
       }                                                                                       \
     }                                                                                         \
-    for (int64_t left = span->joined, half; left > 1; left = half) {                          \
-      half = (left + 1) / 2;                                                                  \
-      for (int64_t c = 0; c < left - half; c++) {                                             \
-        const kept old = results[c], x = results[half + c];                                   \
-        results[c] = (kept)(join);                                                            \
-      }                                                                                       \
-    }                                                                                         \
+    join(results, span->joined);                                                              \
   }
 
 #define NUMBERS(kind, type, wide, mean, magnitude, of_real, least, greatest)                                 \
-  NUMBERS_STEP(sum_##kind, type, wide, 0, old + (wide)x, old + x)                                            \
-  NUMBERS_STEP(prod_##kind, type, wide, 1, old *(wide)x, old *x)                                             \
-  NUMBERS_STEP(l1_##kind, type, wide, 0, old + (magnitude), old + x)                                         \
-  NUMBERS_STEP(square_##kind, type, wide, 0, old + (wide)x * (wide)x, old + x)                               \
-  NUMBERS_STEP(max_##kind, type, type, least, NUMBERS_IF(x > old), NUMBERS_IF(x > old))                      \
-  NUMBERS_STEP(min_##kind, type, type, greatest, NUMBERS_IF(x < old), NUMBERS_IF(x < old))                   \
-  NUMBERS_STEP(real_sum_##kind, type, double, 0, old + (double)x, old + x)                                   \
-  NUMBERS_STEP(real_square_##kind, type, double, 0, old + (double)x * (double)x, old + x)                    \
-  NUMBERS_STEP(real_exp_##kind, type, double, 0, old + exp((double)x - shifts[c]), old + x)                  \
+  NUMBERS_STEP(sum_##kind, type, wide, 0, old + (wide)x, numbers_join_add_##wide)                            \
+  NUMBERS_STEP(prod_##kind, type, wide, 1, old *(wide)x, numbers_join_mul_##wide)                            \
+  NUMBERS_STEP(l1_##kind, type, wide, 0, old + (magnitude), numbers_join_add_##wide)                         \
+  NUMBERS_STEP(square_##kind, type, wide, 0, old + (wide)x * (wide)x, numbers_join_add_##wide)               \
+  NUMBERS_JOIN(max_##kind, type, NUMBERS_IF(x > old))                                                        \
+  NUMBERS_JOIN(min_##kind, type, NUMBERS_IF(x < old))                                                        \
+  NUMBERS_STEP(max_##kind, type, type, least, NUMBERS_IF(x > old), numbers_join_max_##kind)                  \
+  NUMBERS_STEP(min_##kind, type, type, greatest, NUMBERS_IF(x < old), numbers_join_min_##kind)               \
+  NUMBERS_STEP(real_sum_##kind, type, double, 0, old + (double)x, numbers_join_add_double)                   \
+  NUMBERS_STEP(real_square_##kind, type, double, 0, old + (double)x * (double)x, numbers_join_add_double)    \
+  NUMBERS_STEP(real_exp_##kind, type, double, 0, old + exp((double)x - shifts[c]), numbers_join_add_double)  \
   /* The largest elements, where they are finite. */                                                         \
   static void numbers_shifts_##kind(const numbers_span *span, double *shifts) {                              \
     type most[NUMBERS_STRIP];                                                                                \
@@ -205,6 +217,7 @@ NUMBERS_LIST
 #undef NUMBERS_STORE
 #undef NUMBERS_STORE_REAL
 #undef NUMBERS_STEP
+#undef NUMBERS_JOIN
 
 /* The results of one span. */
 static void numbers_reduce(const tc_reduce_params *p, const numbers_span *span, void *y) {

@@ -94,7 +94,7 @@ TC_INLINE float reduce_lanes_MIN(tc_vf v) { return -reduce_lanes_MAX(tc_vf_sub(t
   }                                                                                                                    \
   static float reduce_one_##kind(const float *x, int64_t count, int64_t planes, int64_t stride, float shift,           \
                                  float sum) {                                                                          \
-    const int64_t together = tc_max(REDUCE_PART / tc_max(count, 1), 1);                                                \
+    const int64_t together = planes > 1 ? tc_max(REDUCE_PART / tc_max(count, 1), 1) : 1;                               \
     for (int64_t plane = 0; plane < planes; plane += together) {                                                       \
       for (int64_t i = 0; i < count; i += REDUCE_PART) {                                                               \
         const float part = reduce_part_##kind(x + plane * stride + i, tc_min(count - i, REDUCE_PART),                  \

@@ -83,12 +83,16 @@ static int64_t arg_of_row(const float *x, int64_t count, bool least, bool last) 
     int64_t places[ARG_STRIP];                                                                                  \
     arg_strip_##kind(p, places, x, lines, ARG_STRIP, ARG_STRIP);                                                \
     int64_t best = places[0] * ARG_STRIP;                                                                       \
+    type most = x[best];                                                                                        \
+    const bool least = p->least, last = p->last;                                                                \
     for (int64_t i = 1; i < ARG_STRIP + rest; i++) { /* behind the columns what could not be dealt out */       \
       const int64_t place = i < ARG_STRIP ? places[i] * ARG_STRIP + i : (lines - 1) * ARG_STRIP + i;            \
-      const type new = x[place], old = x[best];                                                                 \
-      const bool beyond = (p->least ? new < old : new > old) || (new != new && old == old);                     \
-      const bool equal = new == old || (new != new && old != old);                                              \
-      best = beyond || (equal && (place > best) == p->last) ? place : best;                                     \
+      const type new = x[place];                                                                                \
+      const bool beyond = (least ? new < most : new > most) | ((new != new) & (most == most));                  \
+      const bool equal = (new == most) | ((new != new) & (most != most));                                       \
+      const bool takes = beyond | (equal & ((place > best) == last));                                           \
+      most = takes ? new : most;                                                                                \
+      best = takes ? place : best;                                                                              \
     }                                                                                                           \
     return best;                                                                                                \
   }

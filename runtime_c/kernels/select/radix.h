@@ -14,7 +14,7 @@ typedef struct radix_record {
 } radix_record;
 
 /* Fewer records are inserted one by one. */
-enum { RADIX_FEW = 48 };
+enum { RADIX_FEW = 64 };
 
 static void radix_insert(radix_record *records, int64_t count) {
   for (int64_t i = 1; i < count; i++) {
@@ -28,7 +28,7 @@ static void radix_insert(radix_record *records, int64_t count) {
 }
 
 /* Sorts records with the help of as many others; the sorted ones are returned, the rest may hold anything. */
-static radix_record *radix_sort(radix_record *records, radix_record *other, int64_t count) {
+static __attribute__((noinline)) radix_record *radix_sort(radix_record *records, radix_record *other, int64_t count) {
   if (count <= RADIX_FEW) {
     radix_insert(records, count);
     return records;

@@ -15,7 +15,7 @@ enum { TOP_VALUES, TOP_INDICES, TOP_X };
 
 /* In a list of so many, those that come behind a new element are moved sooner than records are sorted. Of a block of
  * elements most often none is good enough. */
-enum { TOP_FEW = 16, TOP_BLOCK = 16, TOP_ROOM = 128 };
+enum { TOP_FEW = 16, TOP_BLOCK = 16, TOP_ROOM = 64 };
 
 /* Records that are collected until they are sorted. */
 static int64_t top_room(const tc_top_k_params *p) { return tc_min(p->axis, p->k + tc_max(p->k, TOP_ROOM)); }
@@ -50,24 +50,32 @@ static void TC_NAME(tc_top_k_prepare)(tc_prepare *prepare) {
     const uint64_t key = radix_key_##kind(x);                                                                          \
     return (radix_record){largest && x == x ? ~key : key, place};                                                      \
   }                                                                                                                    \
-  /* Collects from element `i` on what is better than `worst`, as long as there is room; the element to go on from. */ \
-  TC_INLINE int64_t top_collect_##kind(const bool largest, const tc_top_k_params *p, const type *x, type worst,        \
-                                       int64_t i, radix_record *records, int64_t *count) {                             \
-    const int64_t step = p->inner, room = top_room(p);                                                                 \
-    int64_t found = *count;                                                                                            \
-    for (; i + TOP_BLOCK <= p->axis && found + TOP_BLOCK <= room; i += TOP_BLOCK) {                                    \
-      bool any = false;                                                                                                \
+  /* The first of the blocks from element `i` on that has what is better than `worst`, or NaN, or is not whole. */     \
+  TC_INLINE int64_t top_skip_##kind(const bool largest, const type *x, type worst, int64_t i, int64_t count) {         \
+    for (; i + TOP_BLOCK <= count; i += TOP_BLOCK) {                                                                   \
+      int any = 0;                                                                                                     \
       for (int64_t j = i; j < i + TOP_BLOCK; j++) {                                                                    \
-        any |= top_is_better_##kind(largest, x[j * step], worst);                                                      \
+        any |= largest ? !(x[j] <= worst) : !(x[j] >= worst);                                                          \
       }                                                                                                                \
-      for (int64_t j = i; any && j < i + TOP_BLOCK; j++) {                                                             \
-        records[found] = top_record_##kind(largest, x[j * step], j);                                                   \
-        found += top_is_better_##kind(largest, x[j * step], worst);                                                    \
+      if (any) {                                                                                                       \
+        break;                                                                                                         \
       }                                                                                                                \
     }                                                                                                                  \
-    for (; i < p->axis && i + TOP_BLOCK > p->axis && found < room; i++) {                                              \
-      records[found] = top_record_##kind(largest, x[i * step], i);                                                     \
-      found += top_is_better_##kind(largest, x[i * step], worst);                                                      \
+    return i;                                                                                                          \
+  }                                                                                                                    \
+  /* Collects from element `i` on what is better than `worst`, as long as there is room; the element to go on from. */ \
+  static int64_t top_collect_##kind(const tc_top_k_params *p, const type *x, type worst, int64_t i,                    \
+                                    radix_record *records, int64_t *count) {                                           \
+    const int64_t step = p->inner, room = top_room(p);                                                                 \
+    int64_t found = *count;                                                                                            \
+    while (i < p->axis && found + TOP_BLOCK <= room) {                                                                 \
+      if (step == 1) {                                                                                                 \
+        i = p->largest ? top_skip_##kind(true, x, worst, i, p->axis) : top_skip_##kind(false, x, worst, i, p->axis);   \
+      }                                                                                                                \
+      for (const int64_t end = tc_min(i + TOP_BLOCK, p->axis); i < end; i++) {                                         \
+        records[found] = top_record_##kind(p->largest, x[i * step], i);                                                \
+        found += top_is_better_##kind(p->largest, x[i * step], worst);                                                 \
+      }                                                                                                                \
     }                                                                                                                  \
     *count = found;                                                                                                    \
     return i;                                                                                                          \
@@ -118,8 +126,7 @@ static void TC_NAME(tc_top_k_prepare)(tc_prepare *prepare) {
       }                                                                                                                \
       const type worst = x[records[p->k - 1].place * step];                                                            \
       count = p->k;                                                                                                    \
-      i = p->largest ? top_collect_##kind(true, p, x, worst, i, records, &count)                                       \
-                     : top_collect_##kind(false, p, x, worst, i, records, &count);                                     \
+      i = top_collect_##kind(p, x, worst, i, records, &count);                                                         \
     }                                                                                                                  \
     if (!p->sorted) {                                                                                                  \
       for (i = 0; i < p->k; i++) {                                                                                     \
