@@ -104,10 +104,8 @@ static const element_fn binary_typed[TC_TYPES][BINARY_OPS] = {
 #undef BINARY_ENTRY
 };
 
-/* ROW(kind, comparison, type, expression) */
-#define BINARY_ORDER_LIST(ROW, kind, t) \
-  ROW(kind, LESS, t, x < y)             \
-  ROW(kind, LESS_EQUAL, t, x <= y) ROW(kind, GREATER, t, x > y) ROW(kind, GREATER_EQUAL, t, x >= y)
+/* ROW(kind, comparison, type, expression). A program has no others once it is read: a > b is b < a. */
+#define BINARY_ORDER_LIST(ROW, kind, t) ROW(kind, LESS, t, x < y) ROW(kind, LESS_EQUAL, t, x <= y)
 #define BINARY_EQUAL_LIST(ROW, kind, t) ROW(kind, EQUAL, t, x == y) ROW(kind, NOT_EQUAL, t, x != y)
 #define BINARY_ROW(kind, operation, t, expression) TC_ROW(compare_##kind##_##operation, uint8_t, t, expression)
 #define TC_INTEGER(kind, t, w, below, bits) BINARY_ORDER_LIST(BINARY_ROW, kind, t)
@@ -122,7 +120,7 @@ TC_BITS(F64, double, )
 #undef TC_BITS
 #undef BINARY_ROW
 
-enum { COMPARE_OPS = TC_COMPARE_GREATER_EQUAL + 1 };
+enum { COMPARE_OPS = TC_COMPARE_LESS_EQUAL + 1 };
 
 static const element_fn compare_typed[TC_TYPES][COMPARE_OPS] = {
 #define BINARY_ENTRY(kind, operation, t, expression) [TC_COMPARE_##operation] = compare_##kind##_##operation,

@@ -40,6 +40,18 @@ typedef struct element_function {
   bool repeats; /* whether a source may have a step of 0 */
 } element_function;
 
+/* Turns comparisons round, so that kernels need half of them. */
+static void element_turn_comparisons(element_program *program) {
+  for (int64_t i = 0; i < program->steps; i++) {
+    const int64_t op = program->step[i].op, x = program->step[i].source[0];
+    if (program->step[i].kind == TC_ELEMENT_COMPARE && (op == TC_COMPARE_GREATER || op == TC_COMPARE_GREATER_EQUAL)) {
+      program->step[i].op = op == TC_COMPARE_GREATER ? TC_COMPARE_LESS : TC_COMPARE_LESS_EQUAL;
+      program->step[i].source[0] = program->step[i].source[1];
+      program->step[i].source[1] = x;
+    }
+  }
+}
+
 static void element_read(void *to, int64_t size, const int64_t **words) {
   memcpy(to, *words, (size_t)size);
   *words += size / (int64_t)sizeof(int64_t);
@@ -69,6 +81,7 @@ static void element_program_read(tc_prepare *prepare, element_program *program) 
   element_read(program->immediate, program->immediates * (int64_t)sizeof(program->immediate[0]), &words);
   element_read(program->step, program->steps * (int64_t)sizeof(program->step[0]), &words);
   element_read(program->output, program->outputs * (int64_t)sizeof(program->output[0]), &words);
+  element_turn_comparisons(program);
 }
 
 static bool element_is_type(int64_t type) { return type >= 0 && type < TC_TYPES; }
