@@ -115,7 +115,7 @@ def file_flags(source: str) -> list[str]:
     small = {
         "isa_helium": ["-Os"],
         "isa_neon": ["-Os"] if machine() == "x86_64" else [],
-        "isa_scalar": ["-O2"] if len(isas()) > 2 else [],
+        "isa_scalar": ["-Os"] if len(isas()) > 2 else [],
     }
     if sanitizers():
         return []

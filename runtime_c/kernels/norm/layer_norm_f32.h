@@ -53,7 +53,7 @@ TC_INLINE void layer_norm_apply(const bool scaled, const bool biased, float *y, 
 
 /* The sums of a row of up to a part at once, which saves joining them to nothing. */
 #define LAYER_NORM_SUM(kind, row, count, shift) \
-  ((count) <= REDUCE_PART ? reduce_part_##kind(row, count, shift) : reduce_row_##kind(row, count, shift, 0.0f))
+  ((count) <= REDUCE_PART ? reduce_part_##kind(row, count, 1, 0, shift) : reduce_row_##kind(row, count, shift, 0.0f))
 
 /* A few rows, step by step for all of them: while one waits for its lanes to be joined and for a root and a quotient,
  * another goes on. */
