@@ -15,6 +15,10 @@ typedef struct tc_transpose {
   int64_t rows, columns;    /* of `to` */
 } tc_transpose;
 
+/* Rows of the result that are a multiple of so many bytes apart fall into the same few sets of the first-level cache,
+ * so that a cache line had better be finished before the next row but some begins. */
+enum { TC_TRANSPOSE_CROWDED = 1024, TC_TRANSPOSE_LINE = 64 };
+
 typedef uint32_t tc_u32x4 __attribute__((vector_size(16)));
 
 /* Picks elements of two vectors by their numbers, which are literals. */
@@ -109,77 +113,88 @@ TC_INLINE void tc_square_uint64_t(uint64_t *to, int64_t to_row, const uint64_t *
 #define tc_square_uint32_t tc_transpose_4x4
 
 /* The functions for one element type: literal numbers of columns or rows, squares, and the choice among them. */
-#define TC_TRANSPOSE(type, side)                                                                      \
-  TC_INLINE void tc_columns_##type(const int columns, const tc_transpose *x) {                        \
-    type *restrict to = x->to;                                                                        \
-    const type *restrict from = x->from;                                                              \
-    if (x->to_row == columns) { /* without gaps: one stream of stores */                              \
-      for (int64_t t = 0; t < x->rows; t++) {                                                         \
-        for (int l = 0; l < columns; l++) {                                                           \
-          to[t * columns + l] = from[l * x->from_row + t];                                            \
-        }                                                                                             \
-      }                                                                                               \
-      return;                                                                                         \
-    }                                                                                                 \
-    for (int64_t t = 0; t < x->rows; t++) {                                                           \
-      for (int l = 0; l < columns; l++) {                                                             \
-        to[t * x->to_row + l] = from[l * x->from_row + t];                                            \
-      }                                                                                               \
-    }                                                                                                 \
-  }                                                                                                   \
-  TC_INLINE void tc_rows_##type(const int rows, const tc_transpose *x) {                              \
-    type *restrict to = x->to;                                                                        \
-    const type *restrict from = x->from;                                                              \
-    if (x->from_row == rows) { /* without gaps: one stream of loads */                                \
-      for (int64_t l = 0; l < x->columns; l++) {                                                      \
-        for (int t = 0; t < rows; t++) {                                                              \
-          to[t * x->to_row + l] = from[l * rows + t];                                                 \
-        }                                                                                             \
-      }                                                                                               \
-      return;                                                                                         \
-    }                                                                                                 \
-    for (int64_t l = 0; l < x->columns; l++) {                                                        \
-      for (int t = 0; t < rows; t++) {                                                                \
-        to[t * x->to_row + l] = from[l * x->from_row + t];                                            \
-      }                                                                                               \
-    }                                                                                                 \
-  }                                                                                                   \
-  static void tc_squares_##type(const tc_transpose *x) {                                              \
-    type *to = x->to;                                                                                 \
-    const type *from = x->from;                                                                       \
-    const int64_t rows = x->rows & ~(int64_t)(side - 1), columns = x->columns & ~(int64_t)(side - 1); \
-    for (int64_t l = 0; l < columns; l += side) {                                                     \
-      for (int64_t t = 0; t < rows; t += side) {                                                      \
-        tc_square_##type(to + t * x->to_row + l, x->to_row, from + l * x->from_row + t, x->from_row); \
-      }                                                                                               \
-    }                                                                                                 \
-    for (int64_t t = 0; t < x->rows; t++) {                                                           \
-      for (int64_t l = t < rows ? columns : 0; l < x->columns; l++) {                                 \
-        to[t * x->to_row + l] = from[l * x->from_row + t];                                            \
-      }                                                                                               \
-    }                                                                                                 \
-  }                                                                                                   \
-  static __attribute__((noinline)) void tc_transpose_##type(const tc_transpose *x) {                  \
-    switch (x->columns) {                                                                             \
-      case 2:                                                                                         \
-        tc_columns_##type(2, x);                                                                      \
-        return;                                                                                       \
-      case 3:                                                                                         \
-        tc_columns_##type(3, x);                                                                      \
-        return;                                                                                       \
-      default:                                                                                        \
-        break;                                                                                        \
-    }                                                                                                 \
-    switch (x->rows) {                                                                                \
-      case 2:                                                                                         \
-        tc_rows_##type(2, x);                                                                         \
-        return;                                                                                       \
-      case 3:                                                                                         \
-        tc_rows_##type(3, x);                                                                         \
-        return;                                                                                       \
-      default:                                                                                        \
-        tc_squares_##type(x);                                                                         \
-    }                                                                                                 \
+#define TC_TRANSPOSE(type, side)                                                                                 \
+  TC_INLINE void tc_columns_##type(const int columns, const tc_transpose *x) {                                   \
+    type *restrict to = x->to;                                                                                   \
+    const type *restrict from = x->from;                                                                         \
+    if (x->to_row == columns) { /* without gaps: one stream of stores */                                         \
+      for (int64_t t = 0; t < x->rows; t++) {                                                                    \
+        for (int l = 0; l < columns; l++) {                                                                      \
+          to[t * columns + l] = from[l * x->from_row + t];                                                       \
+        }                                                                                                        \
+      }                                                                                                          \
+      return;                                                                                                    \
+    }                                                                                                            \
+    for (int64_t t = 0; t < x->rows; t++) {                                                                      \
+      for (int l = 0; l < columns; l++) {                                                                        \
+        to[t * x->to_row + l] = from[l * x->from_row + t];                                                       \
+      }                                                                                                          \
+    }                                                                                                            \
+  }                                                                                                              \
+  TC_INLINE void tc_rows_##type(const int rows, const tc_transpose *x) {                                         \
+    type *restrict to = x->to;                                                                                   \
+    const type *restrict from = x->from;                                                                         \
+    if (x->from_row == rows) { /* without gaps: one stream of loads */                                           \
+      for (int64_t l = 0; l < x->columns; l++) {                                                                 \
+        for (int t = 0; t < rows; t++) {                                                                         \
+          to[t * x->to_row + l] = from[l * rows + t];                                                            \
+        }                                                                                                        \
+      }                                                                                                          \
+      return;                                                                                                    \
+    }                                                                                                            \
+    for (int64_t l = 0; l < x->columns; l++) {                                                                   \
+      for (int t = 0; t < rows; t++) {                                                                           \
+        to[t * x->to_row + l] = from[l * x->from_row + t];                                                       \
+      }                                                                                                          \
+    }                                                                                                            \
+  }                                                                                                              \
+  static void tc_squares_##type(const tc_transpose *x) {                                                         \
+    type *to = x->to;                                                                                            \
+    const type *from = x->from;                                                                                  \
+    const int64_t rows = x->rows & ~(int64_t)(side - 1), columns = x->columns & ~(int64_t)(side - 1);            \
+    const bool crowded = x->to_row * (int64_t)sizeof(type) % TC_TRANSPOSE_CROWDED == 0;                          \
+    const int64_t step = TC_TRANSPOSE_LINE / (int64_t)sizeof(type), lines = crowded ? columns / step * step : 0; \
+    for (int64_t first = 0; first < lines; first += step) {                                                      \
+      for (int64_t t = 0; t < rows; t += side) {                                                                 \
+        type *y = to + t * x->to_row + first;                                                                    \
+        const type *own = from + first * x->from_row + t;                                                        \
+        _Pragma("GCC unroll 4") for (int l = 0; l < TC_TRANSPOSE_LINE / (int)sizeof(type); l += side) {          \
+          tc_square_##type(y + l, x->to_row, own + l * x->from_row, x->from_row);                                \
+        }                                                                                                        \
+      }                                                                                                          \
+    }                                                                                                            \
+    for (int64_t l = lines; l < columns; l += side) {                                                            \
+      for (int64_t t = 0; t < rows; t += side) {                                                                 \
+        tc_square_##type(to + t * x->to_row + l, x->to_row, from + l * x->from_row + t, x->from_row);            \
+      }                                                                                                          \
+    }                                                                                                            \
+    for (int64_t t = 0; t < x->rows; t++) {                                                                      \
+      for (int64_t l = t < rows ? columns : 0; l < x->columns; l++) {                                            \
+        to[t * x->to_row + l] = from[l * x->from_row + t];                                                       \
+      }                                                                                                          \
+    }                                                                                                            \
+  }                                                                                                              \
+  static __attribute__((noinline)) void tc_transpose_##type(const tc_transpose *x) {                             \
+    switch (x->columns) {                                                                                        \
+      case 2:                                                                                                    \
+        tc_columns_##type(2, x);                                                                                 \
+        return;                                                                                                  \
+      case 3:                                                                                                    \
+        tc_columns_##type(3, x);                                                                                 \
+        return;                                                                                                  \
+      default:                                                                                                   \
+        break;                                                                                                   \
+    }                                                                                                            \
+    switch (x->rows) {                                                                                           \
+      case 2:                                                                                                    \
+        tc_rows_##type(2, x);                                                                                    \
+        return;                                                                                                  \
+      case 3:                                                                                                    \
+        tc_rows_##type(3, x);                                                                                    \
+        return;                                                                                                  \
+      default:                                                                                                   \
+        tc_squares_##type(x);                                                                                    \
+    }                                                                                                            \
   }
 TC_TRANSPOSE(uint8_t, 16)
 TC_TRANSPOSE(uint16_t, 8)
