@@ -23,6 +23,8 @@ _WINOGRAD = (3, 3)
 """Such windows are better computed channels last, with fewer multiplications."""
 _DEEPEST = 256
 """Deeper products are worth filters that are packed, and the transpositions around them."""
+_FEWEST_PIXELS = 1024
+"""Smaller images are transposed in no time, and channels last they can be cut into lines to take less memory."""
 
 
 def fits_planes(fused: Fused, window: Window[Size]) -> bool:
@@ -34,6 +36,8 @@ def fits_planes(fused: Fused, window: Window[Size]) -> bool:
     if fused.anchor.attrs.get("group", 1) != 1 or fused.addends or not all(isinstance(n, int) for n in sizes):
         return False
     if tuple(kernel) == _WINOGRAD and set(window.strides) == {1}:
+        return False
+    if product(window.output) < _FEWEST_PIXELS:
         return False
     depth = int(own * product(kernel))
     return depth <= min(int(own + filters), _DEEPEST)

@@ -33,14 +33,16 @@ def _numbers(node: Node) -> Verdict:
     return all_of(float32, ranks(3, 4, 5))(node)
 
 
-_WIDE = 16
-"""From this number of columns on, planes of images are pooled as they lie; channels last, narrower ones take less."""
+_WIDE, _LARGE = 16, 1024
+"""From these numbers of columns and of pixels on, planes are pooled as they lie; narrower ones take less channels last,
+and smaller ones are transposed in no time."""
 
 
 def _pool_layout(node: Node) -> LayoutRule:
     x = node.operand(0)
-    _, (*_, width) = sized_type(x)
-    return LayoutRule.CHANNELS_LAST if x.dtype in EIGHT_BITS or typical(width) < _WIDE else LayoutRule.FOLLOW
+    _, (_, _, *sizes) = sized_type(x)
+    fits = x.dtype not in EIGHT_BITS and typical(sizes[-1]) >= _WIDE and typical(product(sizes)) >= _LARGE
+    return LayoutRule.FOLLOW if fits else LayoutRule.CHANNELS_LAST
 
 
 @FAMILY.lower("MaxPool", "AveragePool", check=_numbers, layout=_pool_layout, unsigned=True)
