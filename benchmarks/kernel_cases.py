@@ -163,7 +163,7 @@ def stem() -> Case:
 def depthwise(size: int, channels: int, kernel: int, stride: int) -> Case:
     """One filter per channel."""
     params = window(size, channels, kernel, stride, kernel // 2)
-    params |= {"y_pixel_stride": channels, "residual_pixel_stride": channels}
+    params |= {"y_pixel_stride": channels, "residual_pixel_stride": channels, "planar": 0}
     result = (params["out_height"], params["out_width"], channels)
     operands = ((size, size, channels), weights(channels, 1, kernel, kernel), weights(channels), None)
     name = f"depthwise {kernel}x{kernel} stride {stride}"

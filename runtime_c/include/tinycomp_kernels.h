@@ -203,7 +203,8 @@ typedef tc_conv2d_f32_params tc_conv2d_bf16_f32_params;
 /* conv2d_winograd_bf16_f32: conv2d_winograd_f32 with tiles of 2x2, transformed patches and weights rounded likewise. */
 typedef tc_conv2d_f32_params tc_conv2d_winograd_bf16_f32_params;
 
-/* dwconv2d_f32: NHWC depthwise convolution, one filter per channel; otherwise as conv2d_f32.
+/* dwconv2d_f32: NHWC depthwise convolution, one filter per channel; otherwise as conv2d_f32. Planar images are
+ * [batch, channels, height, width]; their stride_width is 1, and all pixel strides are the number of channels.
  * Operands: y, x, w ([channels, 1, kernel_height, kernel_width]), bias (optional, constant), residual (optional). */
 typedef struct tc_dwconv2d_f32_params {
   int64_t batch, height, width, channels;
@@ -213,6 +214,7 @@ typedef struct tc_dwconv2d_f32_params {
   int64_t dilation_height, dilation_width;
   int64_t pad_top, pad_left;
   int64_t x_pixel_stride, y_pixel_stride, residual_pixel_stride;
+  int64_t planar; /* 0 or 1 */
   int64_t activation;
   float activation_a, activation_b;
 } tc_dwconv2d_f32_params;
@@ -412,11 +414,12 @@ typedef struct tc_layer_norm_f32_params {
   float epsilon;
 } tc_layer_norm_f32_params;
 
-/* group_norm_f32: likewise, for every image and group of channels of NHWC x[batch, pixels, channels]; instance
- * normalisation has as many groups as channels. Operands: y, x, scale[channels] (optional), bias[channels] (optional).
- */
+/* group_norm_f32: likewise, for every image and group of channels of x[batch, pixels, channels], or, if it is planar,
+ * of x[batch, channels, pixels]; instance normalisation has as many groups as channels. Operands: y, x, scale[channels]
+ * (optional), bias[channels] (optional). */
 typedef struct tc_group_norm_f32_params {
   int64_t batch, pixels, channels, groups;
+  int64_t planar; /* 0 or 1 */
   float epsilon;
 } tc_group_norm_f32_params;
 

@@ -51,12 +51,16 @@ def test_layer_norm_of_a_sum_equals_that_of_the_rows(shape, rms, kept, isa, pool
     "shape", [(2, 49, 64, 32), (1, 300, 37, 37), (2, 50, 6, 1), (1, 1000, 200, 2), (3, 9, 12, 4), (1, 0, 4, 2)], ids=str
 )
 @pytest.mark.parametrize("affine", [True, False])
-def test_group_norm_equals_numpy(shape, affine, isa, pool, rng):
+@pytest.mark.parametrize("planar", [0, 1])
+def test_group_norm_equals_numpy(shape, affine, planar, isa, pool, rng):
     batch, pixels, channels, groups = shape
     x = rng.standard_normal(shape[:3], np.float32) + np.arange(channels, dtype=np.float32)
     scale, bias = (rng.standard_normal(channels, np.float32) if affine else None for _ in range(2))
-    params = {"batch": batch, "pixels": pixels, "channels": channels, "groups": groups, "epsilon": 1e-5}
-    y = run_single("group_norm_f32", [x, scale, bias], params, ("float32", x.shape), isa, pool)
+    params = {"batch": batch, "pixels": pixels, "channels": channels, "groups": groups}
+    params |= {"planar": planar, "epsilon": 1e-5}
+    lying = np.ascontiguousarray(x.swapaxes(1, 2)) if planar else x
+    y = run_single("group_norm_f32", [lying, scale, bias], params, ("float32", lying.shape), isa, pool)
+    y = y.swapaxes(1, 2) if planar else y
     grouped = x.astype(np.float64).reshape(batch, pixels, groups, channels // groups)
     if not pixels:
         return
@@ -67,7 +71,7 @@ def test_group_norm_equals_numpy(shape, affine, isa, pool, rng):
 
 
 def test_groups_must_divide_the_channels():
-    params = {"batch": 1, "pixels": 2, "channels": 6, "groups": 4, "epsilon": 1e-5}
+    params = {"batch": 1, "pixels": 2, "channels": 6, "groups": 4, "planar": 0, "epsilon": 1e-5}
     x = np.zeros((1, 2, 6), np.float32)
     with pytest.raises(TargetError, match="6 channels cannot be divided into 4 groups"):
         NativeProgram(single("group_norm_f32", [x, None, None], params, ("float32", x.shape))[0])

@@ -83,7 +83,7 @@ def test_convolutions_share_over_batch_and_image_size(kernel, native_isa, rng):
     for batch, size in ((1, 9), (4, 9), (2, 30)):
         x = rng.standard_normal((batch, size, size, 8), np.float32)
         given = window_params(x, (3, 3), pads=(1, 1, 1, 1)) | {"out_channels": 8, "groups": 1, "algorithm": 0}
-        given |= {"y_pixel_stride": 8, "residual_pixel_stride": 8, "group_channels": 0, **OWN_BLOCKS}
+        given |= {"y_pixel_stride": 8, "residual_pixel_stride": 8, "group_channels": 0, "planar": 0, **OWN_BLOCKS}
         params = {name: given[name] for name in kernel_named(kernel).fields}
         operands = [x, w, None] if kernel == "conv_transpose2d_f32" else [x, w, None, None]
         program, feeds = single(kernel, operands, params, ("float32", x.shape))

@@ -71,7 +71,10 @@ def _compress(body: Body, node: Node, operands: Sequence[Value | None]) -> Value
 
 
 def _affine_grid(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
-    """Add up what each axis contributes to a point: its centres times a column of the map."""
+    """Add up what each axis contributes to a point: its centres times a column of the map.
+
+    Each coordinate is a plane at first, since points of two or three are short for vectors.
+    """
     theta, size = operands[:2]
     if theta is None or size is None or not size.static_shape:
         return None
@@ -82,9 +85,9 @@ def _affine_grid(body: Body, node: Node, operands: Sequence[Value | None]) -> Va
     for axis in range(rank):
         length = body.reshape(body("Slice", body.cast(size, "int64"), body.ints(2 + axis), body.ints(3 + axis)), [])
         centres = _centres(body, length, bool(node.attrs.get("align_corners", 0)))
-        along = body.reshape(centres, [1, *[1] * axis, -1, *[1] * (rank - axis - 1), 1])
+        along = body.reshape(centres, [1, 1, *[1] * axis, -1, *[1] * (rank - axis - 1)])
         total = body("Add", body("Mul", along, _column(body, theta, rank - 1 - axis, rank)), total)
-    return total
+    return body("Transpose", total, perm=[0, *range(2, rank + 2), 1])
 
 
 _MEL = 2595 / np.log(10)
@@ -133,9 +136,9 @@ def _mel_weight_matrix(body: Body, node: Node, operands: Sequence[Value | None])
 
 
 def _column(body: Body, theta: Value, place: int, rank: int) -> Value:
-    """Return a column of a batch of maps as points of one grid each."""
+    """Return a column of a batch of maps as planes of one element, which stand for every point of a grid."""
     column = body("Slice", theta, body.ints(place), body.ints(place + 1), body.ints(2))
-    return body.reshape(column, [-1, *[1] * rank, rank])
+    return body.reshape(column, [-1, rank, *[1] * rank])
 
 
 def _centres(body: Body, length: Value, aligned: bool) -> Value:

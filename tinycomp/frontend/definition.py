@@ -32,6 +32,7 @@ FILES = MappingProxyType({
         ConvInteger DequantizeLinear DynamicQuantizeLinear MatMulInteger QLinearConv QLinearMatMul QuantizeLinear
     """,
     "random_definition": "Bernoulli Multinomial",
+    "resize_definition": "Resize",
     "scan_definition": "Scan",
     "selection_definition": "MaxPool MaxUnpool Unique",
     "training_definition": """

@@ -32,6 +32,7 @@ class LayoutRule(Enum):
     CHANNELS_LAST = "wants its data operands channels last, and gives its results so"
     IMAGE = "wants its first operand channels last and the others row-major, and gives its results channels last"
     FOLLOW = "works in any order that its operands of full rank share, and gives its results in the same"
+    EITHER = "is row-major if its first operand is and only row-major results become of its own, else channels last"
     TRANSPOSE = "reads any order; its result takes the order that makes the copy cheapest"
     ROW_MAJOR = "wants all operands row-major"
 
@@ -59,7 +60,7 @@ class AssignLayout(Pass):
 
     def run(self, graph: Graph) -> bool:
         """Insert Relayout nodes and set layouts; graph inputs and outputs stay row-major."""
-        assigner = _Assigner(graph)
+        assigner = _Assigner(graph, self.rules)
         for node in graph.nodes:
             assigner.assign(node, self.rules(node))
         assigner.finish()
@@ -67,14 +68,17 @@ class AssignLayout(Pass):
 
 
 class _Assigner:
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, rules: LayoutRules) -> None:
         self.graph = graph
+        self.rules = rules
         self.changed = False
         self._copies: dict[tuple[Value, str], Value] = {}
 
     def assign(self, node: Node, rule: LayoutRule) -> None:
         if rule is LayoutRule.CHANNELS_LAST:
             self._channels_last(node)
+        elif rule is LayoutRule.EITHER:
+            self._either(node)
         elif rule is LayoutRule.IMAGE:
             self._image(node)
         elif rule is LayoutRule.FOLLOW:
@@ -97,6 +101,25 @@ class _Assigner:
             if value is not None and (index == 0 or not value.is_const) and value.rank == rank:
                 self._read(node, index, value, layout)
         self._write(node, layout)
+
+    def _either(self, node: Node) -> None:
+        if _layout(node.operand(0)) == ROW_MAJOR and self._ends_row_major(node.output):
+            for index, value in enumerate(node.inputs):
+                self._read(node, index, value, ROW_MAJOR)
+            self._write(node, ROW_MAJOR)
+        else:
+            self._channels_last(node)
+
+    def _ends_row_major(self, value: Value) -> bool:
+        """Tell whether a value reaches nothing but outputs of the graph, through operators that follow its layout."""
+        left, seen = [value], {value}
+        while left:
+            for user in left.pop().users:
+                if self.rules(user) is not LayoutRule.FOLLOW:
+                    return False
+                left += [v for v in user.outputs if v not in seen]
+                seen.update(user.outputs)
+        return True
 
     def _image(self, node: Node) -> None:
         for index, value in enumerate(node.inputs):

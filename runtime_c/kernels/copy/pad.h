@@ -39,6 +39,9 @@ static pad_plan pad_plan_of(const tc_pad_params *p) {
 
 /* Which element of a dimension of `size` stands at a place that may lie outside of it. */
 static int64_t pad_source(int64_t mode, int64_t place, int64_t size) {
+  if (place >= 0 && place < size) {
+    return place;
+  }
   if (mode == TC_PAD_EDGE) {
     return tc_min(tc_max(place, 0), size - 1);
   }
@@ -82,11 +85,47 @@ static void TC_NAME(tc_pad_prepare)(tc_prepare *prepare) {
   prepare->cost = (double)count * (double)size;
 }
 
-static void pad_blocks(char *to, const char *row, const pad_plan *plan, int64_t mode, int64_t place, int64_t count) {
-  const int64_t size = plan->sizes[plan->dims - 1], block = plan->block;
+/* Blocks of a literal number of bytes, or of `block` if that is 0. */
+TC_INLINE void pad_blocks_of(const size_t literal, char *to, const char *row, const pad_plan *plan, int64_t mode,
+                             int64_t place, int64_t count) {
+  const int64_t size = plan->sizes[plan->dims - 1], block = literal ? (int64_t)literal : plan->block;
   for (int64_t i = 0; i < count; i++) {
     memcpy(to + i * block, row + pad_source(mode, place + i, size) * block, (size_t)block);
   }
+}
+
+static void pad_blocks(char *to, const char *row, const pad_plan *plan, int64_t mode, int64_t place, int64_t count) {
+  if (plan->block == 4) {
+    pad_blocks_of(4, to, row, plan, mode, place, count);
+  } else {
+    pad_blocks_of(0, to, row, plan, mode, place, count);
+  }
+}
+
+/* A row of the result by its place along each dimension but the last. */
+typedef struct pad_walk {
+  int64_t places[TC_ND_DIMS];
+  const char *rows[TC_ND_DIMS]; /* what each place, with those before it, stands for in the operand */
+} pad_walk;
+
+/* Finds the operand's elements for the places along the dimensions from `first` on. */
+static void pad_point(pad_walk *walk, const pad_plan *plan, int64_t mode, const char *x, int first) {
+  for (int i = first; i < plan->dims - 1; i++) {
+    const int64_t source = pad_source(mode, walk->places[i] - plan->before[i], plan->sizes[i]);
+    walk->rows[i] = (i ? walk->rows[i - 1] : x) + source * plan->strides[i];
+  }
+}
+
+/* Goes to the next row; returns the first dimension whose place is another one. */
+static int pad_next(pad_walk *walk, const pad_plan *plan) {
+  int i = plan->dims - 2;
+  while (i > 0 && walk->places[i] + 1 == plan->results[i]) {
+    walk->places[i--] = 0;
+  }
+  if (i >= 0) {
+    walk->places[i]++;
+  }
+  return i > 0 ? i : 0;
 }
 
 static void TC_NAME(tc_pad)(const tc_call *call, int64_t begin, int64_t end) {
@@ -96,17 +135,21 @@ static void TC_NAME(tc_pad)(const tc_call *call, int64_t begin, int64_t end) {
   const int64_t before = plan.before[last], width = plan.results[last];
   const int64_t left = tc_min(tc_max(before, 0), width);
   const int64_t right = tc_min(before + plan.sizes[last], width); /* where the operand's own elements end */
-  for (int64_t unit = begin; unit < end; unit++) {
-    const char *row = call->operands[PAD_X];
-    for (int64_t i = last - 1, rest = unit; i >= 0; i--) {
-      row += pad_source(p->mode, rest % plan.results[i] - plan.before[i], plan.sizes[i]) * plan.strides[i];
-      rest /= plan.results[i];
-    }
+  const int64_t inside = tc_max(right, left);
+  const char *x = call->operands[PAD_X];
+  pad_walk walk = {.places = {0}};
+  for (int64_t i = last - 1, rest = begin; i >= 0; i--) {
+    walk.places[i] = rest % plan.results[i];
+    rest /= plan.results[i];
+  }
+  for (int64_t unit = begin, first = 0; unit < end; unit++) {
+    pad_point(&walk, &plan, p->mode, x, (int)first);
+    const char *row = last ? walk.rows[last - 1] : x;
     char *y = (char *)call->operands[PAD_Y] + unit * width * plan.block;
-    const int64_t inside = tc_max(right, left);
     pad_blocks(y, row, &plan, p->mode, -before, left);
     memcpy(y + left * plan.block, row + (left - before) * plan.block, (size_t)((inside - left) * plan.block));
     pad_blocks(y + inside * plan.block, row, &plan, p->mode, inside - before, width - inside);
+    first = unit + 1 < end ? pad_next(&walk, &plan) : 0;
   }
 }
 

@@ -1,5 +1,6 @@
-/* dwconv2d_f32: depthwise convolution, a vector of channels at a time. A unit is a band of two lines of output pixels.
- * State: the padded bias, then for every vector of channels the weights of all kernel positions.
+/* dwconv2d_f32: depthwise convolution, a vector of channels at a time; planar images have a form of their own
+ * (planar.h). A unit is a band of two lines of output pixels. State: the padded bias, then for every vector of channels
+ * the weights of all kernel positions.
  *
  * The usual windows go through tiles of two lines by four pixels: every input vector is loaded once and added to all
  * the sums that it belongs to, which a single line would load three times for a 3x3 window. What lies outside the image
@@ -11,8 +12,7 @@
 
 #include "../common/activation.h"
 #include "../gemm/tile_f32.h"
-
-enum { DW_Y, DW_X, DW_W, DW_BIAS, DW_RESIDUAL };
+#include "planar.h"
 
 enum { DW_LINES = 2, DW_PIXELS = 4 }; /* of a tile: as many sums as hide the latency of a multiply-add */
 
@@ -48,6 +48,11 @@ static void dw_check(tc_prepare *prepare) {
              p->x_pixel_stride >= p->channels && p->y_pixel_stride >= p->channels &&
                  (!tc_present(prepare, DW_RESIDUAL) || p->residual_pixel_stride >= p->channels),
              "a pixel stride is smaller than the number of channels");
+  TC_REQUIRE(prepare, (p->planar | 1) == 1, "planar must be 0 or 1");
+  TC_REQUIRE(prepare,
+             !p->planar || (p->stride_width == 1 && p->x_pixel_stride == p->channels &&
+                            p->y_pixel_stride == p->channels && p->residual_pixel_stride == p->channels),
+             "planar images have columns that are apart, or channels that are not adjacent");
   tc_touch_image(prepare, DW_X, p->batch, p->height, p->width, p->x_pixel_stride, p->channels, sizeof(float));
   tc_touch_image(prepare, DW_Y, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->channels, sizeof(float));
   tc_touch_image(prepare, DW_RESIDUAL, p->batch, p->out_height, p->out_width, p->residual_pixel_stride, p->channels,
@@ -71,6 +76,12 @@ static void TC_NAME(tc_dwconv2d_f32_prepare)(tc_prepare *prepare) {
   prepare->work.flops = prepare->cost / 2;
   tc_state_of(prepare, TC_PRODUCT(prepare, taps + 1, padded, sizeof(float)), sizeof(float));
   TC_SHARE(prepare, p->channels, taps);
+  if (p->planar) {
+    const tc_window window = TC_WINDOW(p);
+    const dw_planar_plan plan = dw_planar_plan_of(&window);
+    prepare->units = TC_PRODUCT(prepare, p->batch, p->channels, plan.bands);
+    prepare->scratch_bytes = TC_PRODUCT(prepare, plan.rows, plan.line, sizeof(float));
+  }
 }
 
 static void TC_NAME(tc_dwconv2d_f32_pack)(const tc_prepare *prepare, void *state) {
@@ -309,6 +320,10 @@ static dw_band_fn dw_band_for(const tc_window *w) {
 
 static void TC_NAME(tc_dwconv2d_f32)(const tc_call *call, int64_t begin, int64_t end) {
   const tc_dwconv2d_f32_params *p = call->params;
+  if (p->planar) {
+    dw_planar(call, begin, end);
+    return;
+  }
   const tc_window window = TC_WINDOW(p);
   const dw_range inner = dw_inner(&window);
   const dw_band_fn run = dw_band_for(&window);

@@ -64,36 +64,66 @@ static int64_t max_indices_flat(const tc_max_pool_indices_params *p, int64_t z, 
 
 static int64_t max_indices_inside(int64_t cell, int64_t size) { return tc_max(tc_min(cell, size - 1), 0); }
 
+/* The window of one number of the result, and the place that counts if no cell of it lies inside. */
+typedef struct max_indices_window {
+  max_indices_span depth, height, width;
+} max_indices_window;
+
+static int64_t max_indices_nearest(const tc_max_pool_indices_params *p, const max_indices_window *w) {
+  return max_indices_flat(p, max_indices_inside(w->depth.first, p->depth),
+                          max_indices_inside(w->height.first, p->height), max_indices_inside(w->width.first, p->width));
+}
+
+/* How ONNX counts a place that is counted in the order of memory. */
+static int64_t max_indices_place(const tc_max_pool_indices_params *p, int64_t at) {
+  if (!p->storage_order) {
+    return at;
+  }
+  return max_indices_flat(p, at / (p->height * p->width), at / p->width % p->height, at % p->width);
+}
+
 #define TC_NUMBER(kind, type, wide)                                                                                \
+  static void max_indices_find_##kind(const tc_max_pool_indices_params *p, type *y, int64_t *place, const type *x, \
+                                      const max_indices_window *w) {                                               \
+    const bool any =                                                                                               \
+        w->depth.first < w->depth.end && w->height.first < w->height.end && w->width.first < w->width.end;         \
+    if (!any) {                                                                                                    \
+      *y = (type)MAX_INDICES_LOWEST_##kind;                                                                        \
+      *place = max_indices_nearest(p, w);                                                                          \
+      return;                                                                                                      \
+    }                                                                                                              \
+    int64_t found = (w->depth.first * p->height + w->height.first) * p->width + w->width.first;                    \
+    type best = x[found];                                                                                          \
+    for (int64_t d = w->depth.first; d < w->depth.end; d += w->depth.step) {                                       \
+      for (int64_t h = w->height.first; h < w->height.end; h += w->height.step) {                                  \
+        const int64_t line = (d * p->height + h) * p->width;                                                       \
+        for (int64_t at = line + w->width.first; at < line + w->width.end; at += w->width.step) {                  \
+          const type cell = x[at];                                                                                 \
+          const bool better = (cell > best) | ((cell != cell) & (best == best)); /* without a branch to guess */   \
+          best = better ? cell : best;                                                                             \
+          found = better ? at : found;                                                                             \
+        }                                                                                                          \
+      }                                                                                                            \
+    }                                                                                                              \
+    *y = best;                                                                                                     \
+    *place = max_indices_place(p, found);                                                                          \
+  }                                                                                                                \
   static void max_indices_image_##kind(const tc_max_pool_indices_params *p, void *to, int64_t *places,             \
                                        const void *from, int64_t image) {                                          \
     const int64_t volume = p->depth * p->height * p->width, outputs = p->out_depth * p->out_height * p->out_width; \
     const type *x = (const type *)from + image * volume;                                                           \
     type *y = (type *)to + image * outputs;                                                                        \
     places += image * outputs;                                                                                     \
-    for (int64_t i = 0; i < outputs; i++) {                                                                        \
-      const max_indices_span zs = MAX_INDICES_CELLS(p, depth, i / (p->out_height * p->out_width));                 \
-      const max_indices_span ys = MAX_INDICES_CELLS(p, height, i / p->out_width % p->out_height);                  \
-      const max_indices_span xs = MAX_INDICES_CELLS(p, width, i % p->out_width);                                   \
-      bool any = false;                                                                                            \
-      type best = 0;                                                                                               \
-      int64_t place =                                                                                              \
-          max_indices_flat(p, max_indices_inside(zs.first, p->depth), max_indices_inside(ys.first, p->height),     \
-                           max_indices_inside(xs.first, p->width));                                                \
-      for (int64_t d = zs.first; d < zs.end; d += zs.step) {                                                       \
-        for (int64_t h = ys.first; h < ys.end; h += ys.step) {                                                     \
-          for (int64_t w = xs.first; w < xs.end; w += xs.step) {                                                   \
-            const type cell = x[(d * p->height + h) * p->width + w];                                               \
-            if (!any || cell > best || (cell != cell && best == best)) {                                           \
-              any = true;                                                                                          \
-              best = cell;                                                                                         \
-              place = max_indices_flat(p, d, h, w);                                                                \
-            }                                                                                                      \
-          }                                                                                                        \
+    for (int64_t d = 0; d < p->out_depth; d++) {                                                                   \
+      max_indices_window window = {.depth = MAX_INDICES_CELLS(p, depth, d)};                                       \
+      for (int64_t h = 0; h < p->out_height; h++) {                                                                \
+        window.height = MAX_INDICES_CELLS(p, height, h);                                                           \
+        for (int64_t w = 0; w < p->out_width; w++, y++, places++) {                                                \
+          window.width = MAX_INDICES_CELLS(p, width, w);                                                           \
+          max_indices_find_##kind(p, y, places, x, &window);                                                       \
+          *places += image * volume;                                                                               \
         }                                                                                                          \
       }                                                                                                            \
-      y[i] = any ? best : (type)MAX_INDICES_LOWEST_##kind;                                                         \
-      places[i] = image * volume + place;                                                                          \
     }                                                                                                              \
   }
 #define MAX_INDICES_LOWEST_F32 (-INFINITY)

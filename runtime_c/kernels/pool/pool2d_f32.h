@@ -1,5 +1,6 @@
 /* pool2d_f32: maximum or average over NHWC windows. A unit is one line of output pixels and a strip of channels, so
- * that pooling a whole image to one pixel has as many units as the image has strips. */
+ * that pooling a whole image to one pixel has as many units as the image has strips. Images of one channel have a form
+ * of their own (planar.h). */
 #ifndef TINYCOMP_KERNELS_POOL_POOL2D_F32_H
 #define TINYCOMP_KERNELS_POOL_POOL2D_F32_H
 
@@ -7,9 +8,8 @@
 
 #include "../common/log.h"
 #include "../common/partial.h"
+#include "planar.h"
 #include "walk.h"
-
-enum { POOL_Y, POOL_X };
 
 enum { POOL_VECTORS = 4, POOL_STRIP = POOL_VECTORS * TC_LANES };
 
@@ -39,6 +39,11 @@ static void TC_NAME(tc_pool2d_f32_prepare)(tc_prepare *prepare) {
   prepare->units = TC_PRODUCT(prepare, p->batch, p->out_height, strips);
   prepare->cost =
       (double)p->kernel_height * (double)p->kernel_width * (double)p->out_width * (double)prepare->units * POOL_STRIP;
+  if (pool_is_planar(p)) {
+    const tc_window window = TC_WINDOW(p);
+    prepare->cost /= POOL_STRIP;
+    prepare->scratch_bytes = TC_PRODUCT(prepare, pool_planar_floats(&window), sizeof(float));
+  }
 }
 
 /* One output pixel and strip. */
@@ -110,6 +115,16 @@ static void pool_line(const tc_call *call, int64_t line, int64_t channel, int64_
 
 static void TC_NAME(tc_pool2d_f32)(const tc_call *call, int64_t begin, int64_t end) {
   const tc_pool2d_f32_params *p = call->params;
+  if (pool_is_planar(p)) {
+    const tc_window window = TC_WINDOW(p);
+    const pool_pads pads = {p->pad_bottom, p->pad_right};
+    if (p->mode == TC_POOL_MAX) {
+      pool_planar_lines(true, call, &window, pads, begin, end);
+    } else {
+      pool_planar_lines(false, call, &window, pads, begin, end);
+    }
+    return;
+  }
   const int64_t strips = tc_ceil_div(p->channels, POOL_STRIP);
   for (int64_t unit = begin; unit < end; unit++) {
     const int64_t channel = unit % strips * POOL_STRIP;

@@ -81,8 +81,55 @@ TC_INLINE void resize_blend(float *to, const float *base, const int64_t *positio
   }
 }
 
+/* The pixels of a line of an image of one channel, each the sum of `taps` others. */
+TC_INLINE void resize_blend_plane(const tc_resize2d_f32_params *p, const int64_t taps, float *y, const float *line,
+                                  const int64_t *columns, const float *weights) {
+  for (int64_t x = 0; x < p->out_width; x++, columns += taps, weights += taps) {
+    if (columns[0] < 0) {
+      y[x] = p->extrapolation;
+      continue;
+    }
+    float sum = 0.0f;
+#pragma GCC unroll 4
+    for (int64_t t = 0; t < taps; t++) {
+      sum += line[columns[t]] * weights[t];
+    }
+    y[x] = sum;
+  }
+}
+
+/* The pixels of a line, out of the blended line. */
+static void resize_blend_pixels(const tc_resize2d_f32_params *p, float *y, const float *line, const int64_t *columns,
+                                const float *weights) {
+  if (p->channels == 1 && p->x_pixel_stride == 1 && p->y_pixel_stride == 1) {
+    if (p->column_taps == 2) {
+      resize_blend_plane(p, 2, y, line, columns, weights);
+    } else if (p->column_taps == 4) {
+      resize_blend_plane(p, 4, y, line, columns, weights);
+    } else {
+      resize_blend_plane(p, p->column_taps, y, line, columns, weights);
+    }
+    return;
+  }
+  for (int64_t x = 0; x < p->out_width; x++) {
+    const int64_t *own = columns + x * p->column_taps;
+    float *to = y + x * p->y_pixel_stride;
+    if (own[0] < 0) {
+      resize_fill(to, p->extrapolation, p->channels);
+    } else {
+      resize_blend(to, line, own, weights + x * p->column_taps, p->column_taps, p->x_pixel_stride, p->channels);
+    }
+  }
+}
+
 static void resize_pick(const tc_resize2d_f32_params *p, float *y, const float *line, const int64_t *columns) {
   const int64_t channels = p->channels;
+  if (channels == 1 && p->x_pixel_stride == 1 && p->y_pixel_stride == 1) {
+    for (int64_t x = 0; x < p->out_width; x++) {
+      y[x] = columns[x] < 0 ? p->extrapolation : line[columns[x]];
+    }
+    return;
+  }
   for (int64_t x = 0; x < p->out_width; x++) {
     float *to = y + x * p->y_pixel_stride;
     if (columns[x] < 0) {
@@ -128,16 +175,7 @@ static void TC_NAME(tc_resize2d_f32)(const tc_call *call, int64_t begin, int64_t
     }
     resize_blend(blended, image, lines + line * p->line_taps, line_weights + line * p->line_taps, p->line_taps, row,
                  last);
-    for (int64_t x = 0; x < p->out_width; x++) {
-      const int64_t *own = columns + x * p->column_taps;
-      float *to = y + x * p->y_pixel_stride;
-      if (own[0] < 0) {
-        resize_fill(to, p->extrapolation, p->channels);
-      } else {
-        resize_blend(to, blended, own, column_weights + x * p->column_taps, p->column_taps, p->x_pixel_stride,
-                     p->channels);
-      }
-    }
+    resize_blend_pixels(p, y, blended, columns, column_weights);
   }
 }
 

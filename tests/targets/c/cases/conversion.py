@@ -131,6 +131,15 @@ def resizes() -> Iterator[Case]:
         yield Case("Resize", [x, None, None, ints(2, 5, 5, 7)], {"mode": mode}, onnxruntime=False, atol=1e-5)
     yield Case("Resize", [floats(2, 3, 7), None, None, ints(2, 3, 7)], {"mode": "linear"})
     yield Case("Resize", [floats(3, 4).astype("f8"), None, Const([2.0, 1.0])], onnxruntime=False)
+    for dtype in ("uint8", "int8"):
+        for antialias in (0, 1):
+            yield Case(
+                "Resize",
+                [integers(1, 3, 9, 7, dtype=dtype), None, None, ints(1, 3, 5, 12)],
+                {"mode": "cubic", "antialias": antialias},
+                atol=1,
+                onnxruntime=False,
+            )
     yield Case("Resize", [integers(2, 3, 5, dtype="int64"), None, Const([1.0, 1.0, 2.0])], onnxruntime=False)
     yield Case("Upsample", [x, Const([1.0, 1.0, 2.0, 3.0])], {"mode": "linear"}, opset=9, onnxruntime=False, atol=1e-5)
     yield Case("Upsample", [x], {"mode": "nearest", "scales": [1.0, 1.0, 2.0, 3.0]}, opset=7)
@@ -143,6 +152,11 @@ DECONVS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((1, 3, 5, 6), (3, 4, 3, 3), {"strides": [2, 2], "pads": [1, 1, 1, 1], "output_padding": [1, 1]}),
     ((1, 3, 4, 4), (3, 2, 3, 2), {"dilations": [2, 3]}),
     ((1, 5, 4, 4), (5, 1, 3, 3), {"group": 5}),
+    ((2, 5, 6, 7), (5, 1, 4, 4), {"group": 5, "strides": [2, 2], "pads": [1, 1, 1, 1]}),
+    ((1, 4, 5, 6), (4, 1, 3, 5), {"group": 4, "strides": [2, 3], "pads": [0, 1, 2, 0]}),
+    ((1, 4, 5, 5), (4, 1, 3, 3), {"group": 4, "strides": [2, 2], "pads": [1, 1, 1, 1], "output_padding": [1, 1]}),
+    ((1, 3, 4, 4), (3, 1, 2, 2), {"group": 3, "strides": [3, 3]}),
+    ((2, 3, 9), (3, 1, 8), {"group": 3, "strides": [4], "pads": [2, 2]}),
     ((2, 3, 7), (3, 4, 3), {"strides": [2], "pads": [1, 0]}),
     ((1, 1, 1, 1), (1, 1, 1, 1), {}),
 ]

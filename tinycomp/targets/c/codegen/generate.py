@@ -89,7 +89,7 @@ def _of_graph(name: str, graph: Graph, table: Table, settings: Settings, outer: 
         own_parameters(graph)
         rules = functools.cache(lambda node: rule_of(node, table))
         MakeUnsigned(graph, rules).run()
-        AssignLayout(lambda node: rules(node).layout).run(graph)
+        AssignLayout(lambda node: rules(node).layout_of(node)).run(graph)
 
         def lower_body(around: Emitter, body: Graph, body_name: str) -> Program:
             return _of_graph(f"{name}/{body_name}", body, table, settings, around)

@@ -19,6 +19,7 @@ import numpy as np
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.layout import memory_order
+from tinycomp.ir.types import ROW_MAJOR, tensor
 from tinycomp.symbolic import Size, product, surely_at_most
 from tinycomp.targets.c.codegen.emitter import Emitter, Strided, View
 from tinycomp.targets.c.codegen.placement import destination, leave
@@ -43,6 +44,11 @@ class Pixels:
     def from_pixel(self, index: Size) -> Pixels:
         """Return the image that begins with a later pixel."""
         return Pixels(self.view.at(index * self.stride * FLOAT), self.stride)
+
+
+def is_planar(value: Value) -> bool:
+    """Tell whether an image lies row-major, so that every channel of it is a plane of adjacent elements."""
+    return tensor(value.type).layout == ROW_MAJOR
 
 
 def pixel_stride(shape: Sequence[Size], steps: Sequence[Size]) -> Size | None:

@@ -101,6 +101,8 @@ def window_lines(call: Call) -> LineWork | None:
     p = cast("Mapping[str, int]", call.params)
     if sizes is None or p["batch"] != 1 or p["out_height"] < 1 or not _is_exact_in_parts(call):
         return None
+    if p.get("planar"):
+        return None
     if call.kernel == "pool2d_f32" and p["mode"] == _POOLS["AVERAGE_WITH_PADS"]:
         return None
     channels = p.get("out_channels", p["channels"])

@@ -32,6 +32,7 @@ from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter
 from tinycomp.targets.common.checks import Check, Verdict
 
 Lower = Callable[[Emitter, Node], None]
+Layout = LayoutRule | Callable[[Node], LayoutRule]
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class LoweringRule:
         check: Whether it takes a node of this operator.
         lower: Emits the kernel calls of one node; None for an element-wise operator, or what does so where its operands
             are texts.
-        layout: Which memory orders it takes and gives.
+        layout: Which memory orders it takes and gives; a function of the node where that depends on it.
         build: Adds the steps of an element-wise operator to its fusion group's program.
         unsigned: Whether its kernel takes 8-bit data as uint8 only.
         either: Whether such a kernel can give int8 results all the same.
@@ -50,10 +51,14 @@ class LoweringRule:
 
     check: Check
     lower: Lower | None
-    layout: LayoutRule
+    layout: Layout
     build: Build | None = None
     unsigned: bool = False
     either: bool = False
+
+    def layout_of(self, node: Node) -> LayoutRule:
+        """Return how a node treats memory orders."""
+        return self.layout if isinstance(self.layout, LayoutRule) else self.layout(node)
 
 
 @dataclass
@@ -66,7 +71,7 @@ class LoweringRules:
         self,
         *ops: str,
         check: Check,
-        layout: LayoutRule = LayoutRule.FOLLOW,
+        layout: Layout = LayoutRule.FOLLOW,
         domain: str = "",
         unsigned: bool = False,
         either: bool = False,

@@ -19,13 +19,14 @@ from tinycomp.ir.types import tensor
 from tinycomp.ops.spatial import Window, make_window
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
-from tinycomp.symbolic import Size, maximum, minimum, product
+from tinycomp.symbolic import Size, maximum, minimum, product, typical
 from tinycomp.target.policy import symbolic_macs
 from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, View, nd_params
 from tinycomp.targets.c.codegen.epilogue import IDENTITY, Activation, Fused, bias_and_residual, take_apart
-from tinycomp.targets.c.codegen.images import FLOAT, Pixels, pixels_of, pixels_to, residual_of, spaced
+from tinycomp.targets.c.codegen.images import FLOAT, Pixels, is_planar, pixels_of, pixels_to, residual_of, spaced
 from tinycomp.targets.c.codegen.placement import emit_copy
 from tinycomp.targets.c.codegen.rules import LoweringRules, known
+from tinycomp.targets.c.ops.conv_planes import emit_planes, fits_planes
 from tinycomp.targets.c.ops.conv_strips import X, best_schedule, chain, part_of, read_of
 from tinycomp.targets.common.checks import Verdict, all_of, constant, dtypes, float32, ranks, settled, sized_type
 
@@ -152,15 +153,57 @@ def window_params(window: Window[Size]) -> dict[str, float | Size]:
     }
 
 
-@FAMILY.lower("Conv", check=conv_check, layout=LayoutRule.CHANNELS_LAST)
+def _conv_layout(node: Node) -> LayoutRule:
+    fused = take_apart(node)
+    x, w = fused.operands[0], fused.operands[1]
+    assert x is not None
+    assert w is not None
+    if x.rank == _VOLUME_RANK:
+        return LayoutRule.CHANNELS_LAST
+    filters, own, *kernel = (int(n) for n in sized_type(w)[1])
+    window = window_of(fused.anchor, x, tuple(kernel))
+    if own == 1 and filters == fused.anchor.attrs.get("group", 1) == sized_type(x)[1][1] and filters > 1:
+        fits = x.rank == _LINE_RANK and window.strides[1] == 1 and typical(window.output[1]) >= _WIDE
+        return LayoutRule.FOLLOW if fits else LayoutRule.CHANNELS_LAST
+    return LayoutRule.EITHER if fits_planes(fused, window) else LayoutRule.CHANNELS_LAST
+
+
+_LINE_RANK, _VOLUME_RANK = 3, 5
+_WIDE = 16
+"""From this number of columns on, lines are filtered as they lie; channels last, shorter ones take less, as do images,
+whose tiles load every number once."""
+
+
+@FAMILY.lower("Conv", check=conv_check, layout=_conv_layout)
 def conv(emit: Emitter, node: Node) -> None:
     """Emit a convolution; for a chain of convolutions, the last one emits the whole chain."""
+    if is_planar(node.output) and tensor(node.output.type).rank != _VOLUME_RANK:
+        _emit_planar(emit, node)
+        return
     is_fast = emit.settings.memory == "fast"
     nodes = chain(emit.graph, node, emit.settings.threads) if is_fast else [node]
     if len(nodes) == 1:
         lower_conv(emit, take_apart(node), node)
     elif node is nodes[-1]:
         emit_chain(emit, [_convolution(emit, take_apart(each), each) for each in nodes])
+
+
+def _emit_planar(emit: Emitter, node: Node) -> None:
+    """Emit a convolution of a row-major image: a depthwise one, or a product of its filters and windows."""
+    fused = take_apart(node)
+    x, w = fused.operands[0], fused.operands[1]
+    assert x is not None
+    assert w is not None
+    window = window_of(fused.anchor, x, tuple(int(n) for n in sized_type(w)[1][2:]))
+    if fused.anchor.attrs.get("group", 1) == 1:
+        emit_planes(emit, node, fused, window)
+        return
+    bias, added = bias_and_residual(emit, fused, axis=1)
+    source = image(x)
+    residual = None if added is None else Pixels(emit.view(added), source.channels)
+    images = Images(Pixels(emit.view(fused.output), source.channels), Pixels(emit.view(x), source.channels), residual)
+    shape = ConvShape(source.batch, source.channels, source.channels, int(fused.anchor.attrs["group"]), window)
+    emit_conv(emit, node, images, (emit.view(w), bias), shape, fused.activation, is_planar=True)
 
 
 def lower_conv(emit: Emitter, fused: Fused, node: Node) -> None:
@@ -303,6 +346,8 @@ def emit_conv(
     weights: tuple[View, View | None],
     shape: ConvShape,
     activation: Activation,
+    *,
+    is_planar: bool = False,
 ) -> None:
     """Emit the kernel call of a convolution of images; ``weights`` are the weights and the bias."""
     y, x, residual = images.y, images.x, images.residual
@@ -316,7 +361,9 @@ def emit_conv(
         **activation.params(),
     }
     depthwise = shape.groups == shape.channels == shape.out_channels
-    if not depthwise:
+    if depthwise:
+        params["planar"] = int(is_planar)
+    else:
         params |= {"out_channels": shape.out_channels, "groups": shape.groups, "algorithm": 0}
         params |= {"group_channels": 0, **OWN_BLOCKS}
     kernel = "dwconv2d_f32" if depthwise else "conv2d_f32"
@@ -418,6 +465,9 @@ def conv_transpose(emit: Emitter, node: Node) -> None:
     bias, residual = bias_and_residual(emit, fused, axis=1)
     assert residual is None, node
     to, of = pixels_to(emit, fused.output), pixels_of(emit, x)
+    if phases := _phases_of(fused, w):
+        _emit_phases(emit, node, fused, Images(to, of, None), phases, bias)
+        return
     pads = attrs.get("pads") or [0]
     params: dict[str, float | Size] = {
         "batch": source.batch,
@@ -438,6 +488,99 @@ def conv_transpose(emit: Emitter, node: Node) -> None:
         **fused.activation.params(),
     }
     emit.call("conv_transpose2d_f32", [to.view, of.view, w, bias], params, node)
+
+
+_MOST_PHASES = 64
+"""With more of them, a transposed convolution is one call."""
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """Every so many positions of an axis of a transposed convolution: a convolution of its own.
+
+    Attributes:
+        taps: Which positions of the kernel these see, in the order of the operand.
+        before: The padding in front of the operand.
+    """
+
+    taps: tuple[int, ...]
+    before: int
+
+    @classmethod
+    def of(cls, first: int, kernel: int, stride: int, pad: int) -> _Phase | None:
+        """Return that of the positions ``first``, ``first + stride``, …; None where it is no padded convolution."""
+        taps = tuple(reversed(range((first + pad) % stride, kernel, stride)))
+        before = len(taps) - 1 - (first + pad) // stride
+        return cls(taps, before) if before >= 0 else None
+
+
+def _phases_of(fused: Fused, w: Value) -> tuple[list[_Phase], list[_Phase]] | None:
+    """Return the phases of the lines and columns of a depthwise node; None where the general kernel is to compute it.
+
+    That one multiplies matrices, which have one element if every channel has a filter of its own.
+    """
+    attrs, (channels, own, *kernel) = fused.anchor.attrs, sized_type(w)[1]
+    depthwise = own == 1 and channels == attrs.get("group", 1) and channels != 1
+    if not depthwise or any(d != 1 for d in attrs.get("dilations") or [1]):
+        return None
+    rank = len(kernel)
+    strides, pads = attrs.get("strides") or [1] * rank, attrs.get("pads") or [0] * rank
+    if prod(strides) > _MOST_PHASES:
+        return None
+    axes = [
+        [_Phase.of(first, int(size), stride, pad) for first in range(stride)]
+        for size, stride, pad in zip(kernel, strides, pads, strict=False)
+    ]
+    found = [[phase for phase in axis if phase is not None] for axis in axes]
+    if any(len(own) < len(axis) for own, axis in zip(found, axes, strict=True)):
+        return None
+    lines, columns = [[_Phase((0,), 0)], *found][-2:]
+    return lines, columns
+
+
+def _emit_phases(
+    emit: Emitter,
+    node: Node,
+    fused: Fused,
+    images: Images,
+    phases: tuple[list[_Phase], list[_Phase]],
+    bias: View | None,
+) -> None:
+    """Emit a depthwise transposed convolution as one depthwise convolution per phase, and put their pixels in order.
+
+    Columns are written where they belong, between those of other phases; lines of one phase follow each other first.
+    """
+    x, w = fused.operands[0], fused.operands[1]
+    assert x is not None
+    assert w is not None
+    assert w.const is not None
+    source, result = image(x), image(fused.output)
+    channels = source.channels
+    lines, columns = phases
+    filters = w.const.reshape(*w.const.shape[:2], *[1] * (4 - w.const.ndim), *w.const.shape[2:])
+    height, width = -(-result.height // len(lines)), -(-result.width // len(columns))
+    line = width * len(columns) * channels
+    in_place = len(lines) == 1 and images.y.stride == channels and width * len(columns) == result.width
+    for number, rows in enumerate(lines):
+        part = images.y.view if in_place else emit.scratch(FLOAT * source.batch * height * line)
+        for place, own in enumerate(columns):
+            taps = np.ascontiguousarray(filters[:, :, rows.taps][..., own.taps])
+            window: Window[Size] = Window(
+                (source.height, source.width), taps.shape[2:], (1, 1), (1, 1),
+                (rows.before, own.before), (0, 0), (height, width),
+            )  # fmt: skip
+            shape = ConvShape(source.batch, channels, channels, int(fused.anchor.attrs["group"]), window)
+            to = Pixels(part.at(place * channels * FLOAT), len(columns) * channels)
+            emit_conv(emit, node, Images(to, images.x, None), (emit.constant(taps), bias), shape, fused.activation)
+        if not in_place:
+            stride = images.y.stride
+            emit_copy(
+                emit, node, images.y.view.at(number * result.width * stride * FLOAT), part,
+                [source.batch, -((number - result.height) // len(lines)), result.width, channels],
+                [result.height * result.width * stride, len(lines) * result.width * stride, stride, 1],
+                [height * line, line, channels, 1],
+                FLOAT,
+            )  # fmt: skip
 
 
 def _by_axis(name: str, values: Sequence[Size], default: int) -> dict[str, Size]:

@@ -14,6 +14,7 @@ from tinycomp.symbolic import maximum, product
 from tinycomp.target import Target
 from tinycomp.targets.c.codegen.emitter import Emitter, View
 from tinycomp.targets.c.codegen.epilogue import IDENTITY
+from tinycomp.targets.c.codegen.images import is_planar
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank, taken
 from tinycomp.targets.c.ops.conv import image
 from tinycomp.targets.common.checks import (
@@ -179,7 +180,7 @@ def _group_check(node: Node) -> Verdict:
 
 @FAMILY.lower(
     "InstanceNormalization", "GroupNormalization",
-    check=all_of(float32, ranks(3, 4, 5), _group_check), layout=LayoutRule.CHANNELS_LAST,
+    check=all_of(float32, ranks(3, 4, 5), _group_check), layout=LayoutRule.FOLLOW,
 )  # fmt: skip
 def group_norm(emit: Emitter, node: Node) -> None:
     """Emit a normalisation of every group of channels of every image."""
@@ -189,6 +190,7 @@ def group_norm(emit: Emitter, node: Node) -> None:
         "pixels": source.height * source.width,
         "channels": source.channels,
         "groups": node.attrs.get("num_groups", maximum(source.channels, 1)),
+        "planar": int(is_planar(node.operand(0))),
         "epsilon": float(node.attrs.get("epsilon", 1e-5)),
     }
     operands = [node.output, node.operand(0), node.optional_operand(1), node.optional_operand(2)]

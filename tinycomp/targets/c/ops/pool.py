@@ -1,4 +1,7 @@
-"""Pooling and local response normalisation on the C target: channels last."""
+"""Pooling and local response normalisation on the C target.
+
+Pools take images as they lie: channels last, or row-major, where every plane is an image of one channel.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ from tinycomp.ops.spatial import Window, make_window
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.library import lib
-from tinycomp.symbolic import Size, product
+from tinycomp.symbolic import Size, product, typical
 from tinycomp.targets.c.codegen.element_program import NUMBERS, TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter, nbytes
-from tinycomp.targets.c.codegen.images import FLOAT, Pixels, pixels_of, pixels_to
+from tinycomp.targets.c.codegen.images import FLOAT, Pixels, is_planar, pixels_of, pixels_to
 from tinycomp.targets.c.codegen.rules import LoweringRules
 from tinycomp.targets.c.ops.conv import axes_of, axis_params, image, window_of, window_params
 from tinycomp.targets.common.checks import EIGHT_BITS, Verdict, all_of, dtypes, float32, ranks, sized_type
@@ -30,22 +33,36 @@ def _numbers(node: Node) -> Verdict:
     return all_of(float32, ranks(3, 4, 5))(node)
 
 
-@FAMILY.lower(
-    "MaxPool", "AveragePool",
-    check=_numbers, layout=LayoutRule.CHANNELS_LAST, unsigned=True,
-)  # fmt: skip
+_WIDE, _LARGE = 16, 1024
+"""From these numbers of columns and of pixels on, planes are pooled as they lie; narrower ones take less channels last,
+and smaller ones are transposed in no time."""
+
+
+def _pool_layout(node: Node) -> LayoutRule:
+    x = node.operand(0)
+    _, (_, _, *sizes) = sized_type(x)
+    fits = x.dtype not in EIGHT_BITS and typical(sizes[-1]) >= _WIDE and typical(product(sizes)) >= _LARGE
+    return LayoutRule.FOLLOW if fits else LayoutRule.CHANNELS_LAST
+
+
+@FAMILY.lower("MaxPool", "AveragePool", check=_numbers, layout=_pool_layout, unsigned=True)
 def pool(emit: Emitter, node: Node) -> None:
     """Emit a sliding-window maximum or mean; of volumes in two steps, over planes and then along the depth.
 
     Both steps together are exact: a window is a box also where the border cuts it, and so is what it counts.
     """
     x = node.operand(0)
-    _, (batch, channels, *sizes) = sized_type(x)
+    _, shape = sized_type(x)
+    batch, channels, *sizes = shape
     window = window_of(node, x, tuple(node.attrs["kernel_shape"]))
     mode = None if x.dtype in EIGHT_BITS else lib.TC_POOL_MAX
     if node.op == "AveragePool":
         mode = lib.TC_POOL_AVERAGE_WITH_PADS if node.attrs.get("count_include_pad", 0) else lib.TC_POOL_AVERAGE
-    to, of = pixels_to(emit, node.output), pixels_of(emit, x)
+    if is_planar(x):
+        batch, channels = batch * channels, 1
+        to, of = Pixels(emit.view(node.output), 1), Pixels(emit.view(x), 1)
+    else:
+        to, of = pixels_to(emit, node.output), pixels_of(emit, x)
     if window.rank == 2:
         _emit_pool(emit, node, (to, of), mode, batch, channels, window)
         return
@@ -112,13 +129,17 @@ def _emit_pool(
     emit.call("qmaxpool2d" if mode is None else "pool2d_f32", [to.view, of.view], params, node)
 
 
-@FAMILY.lower(
-    "GlobalAveragePool", "GlobalMaxPool", check=all_of(float32, ranks(3, 4, 5)), layout=LayoutRule.CHANNELS_LAST
-)
+@FAMILY.lower("GlobalAveragePool", "GlobalMaxPool", check=all_of(float32, ranks(3, 4, 5)), layout=LayoutRule.FOLLOW)
 def global_pool(emit: Emitter, node: Node) -> None:
-    """Emit a pooling whose only window is the image."""
+    """Emit a pooling whose only window is the image; of planes, a reduction of rows."""
     x = node.operand(0)
-    source, of = image(x), pixels_of(emit, x)
+    source = image(x)
+    if is_planar(x):
+        rows = {"outer": source.batch * source.channels, "axis1": source.height * source.width}
+        op = lib.TC_REDUCE_MAX if node.op == "GlobalMaxPool" else lib.TC_REDUCE_MEAN
+        emit.call("reduce_f32", [node.output, x], {"op": op, **rows, "axis0": 1, "middle": 1, "inner": 1}, node)
+        return
+    of = pixels_of(emit, x)
     sizes = {"height": source.height, "width": source.width}
     ones = ("out_height", "out_width", "stride_height", "stride_width", "dilation_height", "dilation_width")
     params = {

@@ -1,4 +1,6 @@
-"""Resizing images on the C target: channels last, by tables of cells and weights for each axis.
+"""Resizing images on the C target, by tables of cells and weights for each axis.
+
+Images lie channels last; those of few channels are resized plane by plane where they come row-major.
 
 Tables of axes whose sizes and scales are known are constants; the others are made by a run.
 """
@@ -18,9 +20,9 @@ from tinycomp.ops.resize import upsample_9
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.library import lib
-from tinycomp.symbolic import Size, maximum, minimum, product
+from tinycomp.symbolic import Size, maximum, minimum, product, typical
 from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, Strided, View, nd_params
-from tinycomp.targets.c.codegen.images import pixels_of, pixels_to
+from tinycomp.targets.c.codegen.images import is_planar, pixels_of, pixels_to
 from tinycomp.targets.c.codegen.placement import element_size, leave
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.ops.conv import image
@@ -75,10 +77,18 @@ def _numbers(node: Node) -> Verdict:
     return movable(node)
 
 
-@FAMILY.lower(
-    "Resize", "Upsample",
-    check=all_of(_numbers, known_rank, _forms), layout=LayoutRule.CHANNELS_LAST,
-)  # fmt: skip
+_IMAGE_RANK = 4
+_FEW_CHANNELS = 8
+"""Up to this number of channels, planes are resized as they lie: channels last would leave most of a vector empty."""
+
+
+def _layout(node: Node) -> LayoutRule:
+    x = node.operand(0)
+    few = x.rank == _IMAGE_RANK and x.dtype == "float32" and typical(sized_type(x)[1][1]) <= _FEW_CHANNELS
+    return LayoutRule.FOLLOW if few else LayoutRule.CHANNELS_LAST
+
+
+@FAMILY.lower("Resize", "Upsample", check=all_of(_numbers, known_rank, _forms), layout=_layout)
 def resize(emit: Emitter, node: Node) -> None:
     """Emit one resampling; every interpolation mode is a weighted sum of a few rows and columns."""
     x = node.operand(0)
@@ -89,7 +99,7 @@ def resize(emit: Emitter, node: Node) -> None:
         leave(emit, node, node.output, Strided(emit.view(x), strides(type_)))
     elif x.dtype != "float32":
         _emit_nearest(emit, plan)
-    elif x.rank == 4 and changed <= {2, 3}:
+    elif x.rank == _IMAGE_RANK and changed <= {2, 3} and not is_planar(x):
         _emit_image(emit, plan)
     else:
         _emit_axes(emit, plan)
