@@ -78,8 +78,9 @@ def importing() -> Iterator[None]:
     It would else walk over all of that as soon as it may, which takes a twentieth of the time of a small model.
     """
     with _collector.changed(lambda _: False):
+        known = len(sys.modules)
         yield
-        if not gc.get_freeze_count():  # what somebody has frozen shall stay so
+        if len(sys.modules) > known and not gc.get_freeze_count():  # what somebody has frozen shall stay so
             gc.freeze()
             gc.unfreeze()
 
