@@ -457,7 +457,7 @@ def test_sizes_that_lie_behind_their_operand() -> None:
         CModule(contents)(np.zeros((2, 8), np.float32), np.array([3]))
 
 
-LEFT = (11, 1, 4, 6, 0, 34, 1, 1)
+LEFT = (11, 1, 4, 6, 0, 22, 1, 1)
 """Where the second output of ``FOUND`` stays, and which of the program's values its bytes and dimension are."""
 
 
@@ -465,7 +465,7 @@ LEFT = (11, 1, 4, 6, 0, 34, 1, 1)
     ("place", "other"),
     [
         ((4, "float32", 1, -1, -1, 1), (4, "float32", 2, -1, -1, -1, -1, 1)),
-        (LEFT, (5, 0, 4, 0, 0, 5, 0, -1, 0, 0, *LEFT[:5], 35, 1, 36)),
+        (LEFT, (5, 0, 4, 0, 0, 5, 0, -1, 0, 0, *LEFT[:5], LEFT[5] + 1, 1, LEFT[5] + 2)),
     ],
     ids=["rank", "negative"],
 )
