@@ -93,3 +93,13 @@ def test_a_model_is_compiled_so() -> None:
     assert seen == [(pytest.approx(SWITCH_INTERVAL, 0.02), False)]
     assert sys.getswitchinterval() > 2 * SWITCH_INTERVAL
     assert gc.isenabled()
+
+
+def test_garbage_is_not_taken_for_old_where_nothing_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a full collection would find it then, and none may come for a long time: memory grew with every compile."""
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: 0)  # whatever runs the tests may have frozen something
+    gc.collect()
+    with importing():
+        young = [[] for _ in range(1000)]
+        old = len(gc.get_objects(generation=2))
+    assert len(gc.get_objects(generation=2)) < old + len(young)
