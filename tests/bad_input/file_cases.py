@@ -172,7 +172,7 @@ CASES = [
         lambda folder: external()(folder).read_bytes(),
         ModelError,
         '"w"',
-        "lie in another file",
+        "is in another file",
         "Give the model by its path",
     ),
     right("5-external-weights", external(), DATA, FIRST),
