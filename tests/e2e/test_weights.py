@@ -113,31 +113,32 @@ def numbers(text: str) -> list[int]:
     return [int(n) for n in re.findall(r"\d+", text)]
 
 
-def pool(memory_limit: int | None = None):
-    """A pool with padding over channels: its arena holds a copy of the input in another order, and of the result."""
-    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[3, 3])
+def resize(memory_limit: int | None = None):
+    """A resize of many channels: its arena holds a copy of the input in another order, and of the result."""
+    node = helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], mode="linear")
+    sizes = numpy_helper.from_array(np.array([1, 64, 126, 126], np.int64), "sizes")
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64, 128, 128])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
     proto = helper.make_model(
-        helper.make_graph([node], "pool", [x], [y]), opset_imports=[helper.make_opsetid("", 17)], ir_version=9
+        helper.make_graph([node], "resize", [x], [y], [sizes]), opset_imports=[helper.make_opsetid("", 17)], ir_version=9
     )
     return tinycomp.compile(proto, threads=1, memory_limit=memory_limit)
 
 
 def test_a_limit_counts_what_a_program_allocates_when_it_is_loaded() -> None:
     values = 4 * 64 * (128 * 128 + 126 * 126)
-    (region,) = pool().report().regions
+    (region,) = resize().report().regions
     assert region.arena > values // 2
     with pytest.raises(MemoryLimitError, match="region c_0") as caught:
-        pool(memory_limit=values + region.arena - 1)
+        resize(memory_limit=values + region.arena - 1)
     assert max(numbers(caught.value.found)) >= values + region.arena
     assert numbers(caught.value.expected) == [values + region.arena - 1]
-    module = pool(memory_limit=values + region.arena + (1 << 20))
+    module = resize(memory_limit=values + region.arena + (1 << 20))
     assert module(np.zeros((1, 64, 128, 128), np.float32)).shape == (1, 64, 126, 126)
 
 
 def test_the_report_has_the_arena_beside_its_lower_bound() -> None:
-    report = pool().report()
+    report = resize().report()
     (region,) = report.regions
     assert region.arena >= region.arena_bound > 0
     assert report.totals["arena"] == {"bytes": region.arena, "bound": region.arena_bound}

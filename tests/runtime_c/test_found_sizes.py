@@ -133,7 +133,7 @@ def nowhere(program: Program) -> Program:
     ("damage", "text"),
     [
         (earlier, "depends on a size that is found out later"),
-        (without_a_finder, "follows from|a symbol is not"),
+        (without_a_finder, "'found0', which is not a dimension of an input"),
         (in_an_output, "finds out no symbol"),
         (growing_memory, "sizes of memory follow from what is found out"),
         (found_bound, "sizes of memory follow from what is found out"),

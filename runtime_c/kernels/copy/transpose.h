@@ -103,7 +103,13 @@ TC_SQUARE(tc_any16) {
   (void)side;
   tc_transpose_8x8(to, to_row, from, from_row);
 }
-TC_SQUARE(tc_any32) { (side == 8 ? tc_transpose_wide_8x8 : tc_transpose_4x4)(to, to_row, from, from_row); }
+TC_SQUARE(tc_any32) {
+  if (side == 8) {
+    tc_transpose_wide_8x8(to, to_row, from, from_row);
+  } else {
+    tc_transpose_4x4(to, to_row, from, from_row);
+  }
+}
 TC_SQUARE(tc_any64) {
   if (TC_LANES >= 8) {
     tc_transpose_wide_4x4(to, to_row, from, from_row);

@@ -97,6 +97,14 @@ EMULATED __m512 emulated_cvtph_ps(__m256i v) {
   }
   return r.f;
 }
+EMULATED __m256i emulated_cvtps_ph(__m512 v) {
+  const pieces a = {.f = v};
+  _Float16 halves[16];
+  for (int lane = 0; lane < 16; lane++) {
+    halves[lane] = (_Float16)a.f32[lane];
+  }
+  return _mm256_loadu_si256((const void *)halves);
+}
 
 /* In halves until one number is left, as compilers write it. */
 EMULATED float emulated_reduce_add_ps(__m512 v) {
@@ -143,6 +151,7 @@ EMULATED __m512 emulated_scalef_ps(__m512 a, __m512 n) {
 #undef _mm512_srai_epi32
 #undef _mm512_srav_epi32
 #undef _mm512_cvtph_ps
+#undef _mm512_cvtps_ph
 #undef _mm512_reduce_add_ps
 #undef _mm512_reduce_max_ps
 #undef _mm512_scalef_ps
@@ -162,6 +171,7 @@ EMULATED __m512 emulated_scalef_ps(__m512 a, __m512 n) {
 #define _mm512_srai_epi32 emulated_srai_epi32
 #define _mm512_srav_epi32 emulated_srav_epi32
 #define _mm512_cvtph_ps emulated_cvtph_ps
+#define _mm512_cvtps_ph(v, rounding) emulated_cvtps_ph(v)
 #define _mm512_reduce_add_ps emulated_reduce_add_ps
 #define _mm512_reduce_max_ps emulated_reduce_max_ps
 #define _mm512_scalef_ps emulated_scalef_ps
