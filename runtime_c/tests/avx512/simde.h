@@ -85,6 +85,15 @@ EMULATED __m512i emulated_srav_epi32(__m512i v, __m512i by) {
       .i;
 }
 
+/* The sign of a zero goes, too. */
+EMULATED __m512 emulated_abs_ps(__m512 v) {
+  pieces a = {.f = v};
+  for (int lane = 0; lane < 16; lane++) {
+    a.i32[lane] &= INT32_MAX;
+  }
+  return a.f;
+}
+
 /* Lane by lane, as the compiler converts them. */
 EMULATED __m512 emulated_cvtph_ps(__m256i v) {
   pieces r;
@@ -148,6 +157,7 @@ EMULATED __m512 emulated_scalef_ps(__m512 a, __m512 n) {
 #undef _mm512_cvtepu8_epi16
 #undef _mm512_srai_epi32
 #undef _mm512_srav_epi32
+#undef _mm512_abs_ps
 #undef _mm512_cvtph_ps
 #undef _mm512_cvtps_ph
 #undef _mm512_reduce_add_ps
@@ -168,6 +178,7 @@ EMULATED __m512 emulated_scalef_ps(__m512 a, __m512 n) {
 #define _mm512_cvtepu8_epi16 emulated_cvtepu8_epi16
 #define _mm512_srai_epi32 emulated_srai_epi32
 #define _mm512_srav_epi32 emulated_srav_epi32
+#define _mm512_abs_ps emulated_abs_ps
 #define _mm512_cvtph_ps emulated_cvtph_ps
 #define _mm512_cvtps_ph(v, rounding) emulated_cvtps_ph(v)
 #define _mm512_reduce_add_ps emulated_reduce_add_ps
