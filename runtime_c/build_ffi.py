@@ -103,11 +103,12 @@ def compile_flags() -> list[str]:
 def file_flags(source: str) -> list[str]:
     """Return the compiler flags that one file gets in addition.
 
-    What few run is compiled to less: scalar kernels where every newer processor has a better set, and those for Helium
-    and on x86 for NEON, which only pack weights here. Nobody reads flags of floating-point exceptions or errno, which
-    would keep the compiler from making vectors of loops. Kernels have no tables for unwinding, a twentieth of the
-    library: nothing is thrown through them. Functions that the library exports are inlined all the same, as nobody
-    replaces them.
+    What few run is compiled to less: scalar kernels where every newer processor has a better set, and those for
+    Helium and on x86 for NEON, which only pack weights here. Nobody reads flags of floating-point exceptions or
+    errno, which would keep the compiler from making vectors of loops. The compiler makes no copies of loops for
+    conditions, strides or constants that it sees in them: kernels that want several forms of a loop spell them out.
+    Kernels have no tables for unwinding, a twentieth of the library: nothing is thrown through them. Functions that
+    the library exports are inlined all the same, as nobody replaces them.
     """
     name = Path(source).stem
     if not name.startswith("isa_"):
@@ -120,7 +121,15 @@ def file_flags(source: str) -> list[str]:
     if sanitizers():
         return []
     vectors = ["-fno-math-errno", "-fno-trapping-math"]
-    return [*small.get(name, []), *vectors, *([] if system() == "win" else ["-fno-asynchronous-unwind-tables"])]
+    copies = ["unswitch-loops", "split-loops", "ipa-cp-clone", "version-loops-for-strides", "loop-unroll-and-jam"]
+    if name in small or system() == "macosx":  # flags of GCC
+        copies = []
+    return [
+        *small.get(name, []),
+        *vectors,
+        *(f"-fno-{each}" for each in copies),
+        *([] if system() == "win" else ["-fno-asynchronous-unwind-tables"]),
+    ]
 
 
 def link_flags() -> list[str]:
