@@ -233,7 +233,7 @@ TC_INLINE tc_vf tc_vf_load_halves(const uint16_t *p) {
   x *= (*p & 0x7c00) == 0x7c00 ? INFINITY : 0x1p112f;
   uint32_t bits;
   memcpy(&bits, &x, sizeof(bits));
-  bits |= sign;
+  bits |= sign | ((*p & 0x7fff) > 0x7c00 ? 0x7fc00000u : 0);
   memcpy(&x, &bits, sizeof(x));
   return x;
 }

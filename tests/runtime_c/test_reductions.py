@@ -194,7 +194,8 @@ def test_softmax_equals_numpy(shape, logarithm, isa, pool, rng):
     wide = x.astype(np.float64)
     shifted = wide - (wide.max(axis=1, keepdims=True) if wide.size else 0)
     expected = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-    np.testing.assert_allclose(y, expected if logarithm else np.exp(expected), rtol=3e-6, atol=3e-6 * logarithm)
+    exact = 5e-6 if isa == "scalar" else 3e-6  # without fused multiply-adds, what is left of an exponent is rounded
+    np.testing.assert_allclose(y, expected if logarithm else np.exp(expected), rtol=exact, atol=exact * logarithm)
 
 
 def test_softmax_of_masked_and_large_values(isa):
