@@ -120,7 +120,9 @@ def resize(memory_limit: int | None = None):
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64, 128, 128])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
     proto = helper.make_model(
-        helper.make_graph([node], "resize", [x], [y], [sizes]), opset_imports=[helper.make_opsetid("", 17)], ir_version=9
+        helper.make_graph([node], "resize", [x], [y], [sizes]),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=9,
     )
     return tinycomp.compile(proto, threads=1, memory_limit=memory_limit)
 
