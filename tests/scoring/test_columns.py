@@ -128,7 +128,7 @@ def test_maps_become_columns() -> None:
 
 def test_outputs_without_rows_are_refused() -> None:
     for other in (spec("float32"), spec("float32", 4), spec("float32", "M", 2)):
-        with pytest.raises(UnsupportedError, match="not one entry for every row; expected N in front"):
+        with pytest.raises(UnsupportedError, match="does not have one entry per row; expected N in front"):
             type_of(other, "N")
     with pytest.raises(UnsupportedError, match="no column can hold this output"):
         type_of(TensorSpec("x", "complex64", ("N",)), "N")

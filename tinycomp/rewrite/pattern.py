@@ -92,7 +92,7 @@ class ValuePattern:
 
     @property
     def heads(self) -> frozenset[Head] | None:
-        """Return the operators that it can stand at: None for any, an empty set for none."""
+        """Return the operators that it can stand at, None for any, an empty set for none."""
         return frozenset()
 
     def children(self) -> Sequence[ValuePattern]:

@@ -447,7 +447,7 @@ class Target:
 
     @property
     def tolerance(self) -> Tolerance:
-        """Return the tolerance of comparisons with the reference: that of the options, if they have one."""
+        """Return the tolerance of comparisons with the reference, which the options may set."""
         return getattr(self.options, "tolerance", None) or self._tolerance
 
     def under(self, policy: Policy | None, placement: Placement) -> Target:

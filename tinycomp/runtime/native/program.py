@@ -309,7 +309,7 @@ class Program:
 
     @functools.cached_property
     def sources(self) -> Mapping[str, tuple[int, int]]:
-        """Return the place of each symbol: the number of an input, and an axis, or -1 - i for the element i."""
+        """Return the place of each symbol, which is the number of an input and an axis, or -1 - i for the element i."""
         sources: dict[str, tuple[int, int]] = {}
         for index, spec in enumerate(self.inputs):
             for axis, dim in enumerate(spec.shape):
