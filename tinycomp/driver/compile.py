@@ -117,5 +117,5 @@ def compile(  # noqa: A001 - the public name
     if cache is not None and cache is not False:
         return module_cache.compile_cached(model, target, given, cache)
     with importing():
-        compile_anew = compiler.compile_anew
-    return compile_anew(model, target, **given)
+        compile_uncached = compiler.compile_uncached
+    return compile_uncached(model, target, **given)

@@ -1,4 +1,4 @@
-"""Compile a model into a module. :func:`compile_anew` reads top to bottom: import, optimise, partition, lower, package.
+"""Compile a model into a module: :func:`compile_uncached` reads top to bottom, from import to packaging.
 
 Modules that only some options need (checks, dumps, tuning logs) and those that save a module are imported where they
 are used. They make up a third of the package, and most programs never need them.
@@ -55,7 +55,7 @@ _SAMPLES = "MACs and bytes count a dynamic dimension as its upper bound, or as 1
 _NO_PASSES = "Leave out one of the two."
 
 
-def compile_anew(
+def compile_uncached(
     model: Model | ModelSource,
     target: AnyTarget | Sequence[AnyTarget] = "c",
     *,
@@ -113,7 +113,7 @@ def compile_anew(
 
 @dataclass(frozen=True)
 class Compiler:
-    """Turn graphs into modules: the options of :func:`compile_anew`, resolved.
+    """Turn graphs into modules: the options of :func:`compile_uncached`, resolved.
 
     Attributes:
         targets: The targets in priority order, set up for the threads of the pool.

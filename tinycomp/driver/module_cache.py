@@ -94,12 +94,12 @@ def compile_cached(model: Any, target: Any, given: Mapping[str, Any], cache: boo
             TinycompWarning,
             stacklevel=4,
         )
-        return _compile_anew(model, target, given)
+        return _compiled(model, target, given)
     try:
         wanted = _Wanted.of(model, target, given)
     except OSError as error:  # of a file that compiling will read, too, and say what is wrong
         _log("the cache is left alone: %s", error)
-        return _compile_anew(model, target, given)
+        return _compiled(model, target, given)
     found = _find(store, wanted, given)
     return _make(store, wanted, model, target, given) if found is None else found
 
@@ -114,10 +114,10 @@ def _store(cache: object) -> ModuleCache:
     )
 
 
-def _compile_anew(model: Any, target: Any, given: Mapping[str, Any]) -> Module:
+def _compiled(model: Any, target: Any, given: Mapping[str, Any]) -> Module:
     with importing():
-        compile_anew = compiler.compile_anew
-    return compile_anew(model, target, **given)
+        compile_uncached = compiler.compile_uncached
+    return compile_uncached(model, target, **given)
 
 
 # What a module is known by --------------------------------------------------------------------------------------------
@@ -403,7 +403,7 @@ def _make(store: ModuleCache, wanted: _Wanted, model: Any, target: Any, given: M
             read = frontend.ModelSource.of
         with limited(given["memory_limit"], given["timeout"]), compiling():
             source = read(model, mapped=True)
-    module = _compile_anew(model if source is None else source, target, given)
+    module = _compiled(model if source is None else source, target, given)
     if not usable:
         return module
     depends_on = wanted.dependencies(source)

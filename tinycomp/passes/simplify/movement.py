@@ -8,13 +8,11 @@ import numpy as np
 
 from tinycomp.errors import ModelError
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.types import Dim
 from tinycomp.ops.spatial import make_window
 from tinycomp.passes.edits import joined_sources, take_over, version_of
-from tinycomp.passes.simplify.facts import ints, producer, reshape_target
+from tinycomp.passes.simplify.facts import Shape, ints, producer, reshape_target
 from tinycomp.rewrite import GraphBuilder, Match, P, replaces, rule
 
-Dims = tuple[Dim, ...] | None
 VIEWS = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 
 
@@ -171,7 +169,7 @@ def _axis(node: Node) -> int | None:
     return axis % rank if rank and -rank <= axis < rank else None
 
 
-def _alike(a: Dims, b: Dims, but: int) -> bool:
+def _alike(a: Shape | None, b: Shape | None, but: int) -> bool:
     """Tell whether two shapes certainly have the same rank and the same dimensions except for one."""
     if a is None or b is None or len(a) != len(b):
         return False
