@@ -34,8 +34,8 @@ REGIONS = (  # the quickest first
     "tests/passes/merge_regions/test_merge_regions.py",
     "tests/passes/partition_graph",
     "tests/passes/test_partition_fuzz.py",
-    "tests/passes/merge_regions/test_search_quality.py",
-    "tests/passes/merge_regions/test_region_search.py",
+    "tests/passes/search/test_search_quality.py",
+    "tests/passes/search/test_regions.py",
 )
 COMPOSITES = (
     "tests/passes/merge_composite/test_merge_composite.py",
@@ -45,7 +45,7 @@ COMPOSITES = (
 TESTS = {
     "tinycomp/passes/merge_composite.py": COMPOSITES,
     "tinycomp/passes/merge_regions.py": REGIONS,
-    "tinycomp/passes/region_search.py": REGIONS,
+    "tinycomp/passes/search/regions.py": REGIONS,
     "tinycomp/passes/partition_graph.py": REGIONS,
 }
 QUICK = "not 3000 and not needs_no_recursion"

@@ -10,7 +10,7 @@ import math
 import random
 import time
 
-from tinycomp.passes.region_search import Problem, RegionSearch
+from tinycomp.passes.search.regions import Problem, RegionSearch
 
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
 

@@ -23,7 +23,7 @@ from tinycomp.driver.report import make_report
 from tinycomp.errors import TargetError
 from tinycomp.passes.base import Pass
 from tinycomp.passes.merge_regions import MergeRegions, find_regions
-from tinycomp.passes.region_search import RegionSearch
+from tinycomp.passes.search.regions import RegionSearch
 from tinycomp.rewrite import open_graphs
 from tinycomp.target import Target, find
 

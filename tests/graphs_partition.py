@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from tinycomp.passes.region_search import HOST, Problem, topological_order
+from tinycomp.passes.search.regions import HOST, Problem, topological_order
 
 
 def random_problem(rng: random.Random, size: int, targets: int, density: float, host: float) -> Problem:

@@ -17,7 +17,7 @@ import tinycomp
 PACKAGE = Path(tinycomp.__file__).parent
 BASE = frozenset({"console", "dataclass", "errors", "lazy", "memory", "remark", "symbolic", "version"})
 OPS = BASE | {"ir", "ops"}
-PASSES = OPS | {"rewrite", "target", "passes", "frontend"}
+PASSES = OPS | {"rewrite", "analysis", "target", "passes", "frontend"}
 COMPILING = PASSES | {"runtime", "targets", "checking", "driver"}
 
 SEES: dict[str, frozenset[str]] = {
@@ -32,6 +32,7 @@ SEES: dict[str, frozenset[str]] = {
     "ir": BASE | {"ir"},
     "ops": OPS,
     "rewrite": OPS | {"rewrite"},
+    "analysis": OPS | {"rewrite", "analysis"},
     "target": OPS | {"rewrite", "target"},
     "passes": PASSES,
     "frontend": OPS | {"frontend"},

@@ -11,7 +11,7 @@ from tests.partition_tools import graph_of, target_of
 from tinycomp.passes import merge_regions
 from tinycomp.passes.annotate_target import AnnotateTarget
 from tinycomp.passes.merge_regions import dependencies_and_links, problem_of
-from tinycomp.passes.region_search import HOST, linked_components
+from tinycomp.passes.search.regions import HOST, linked_components
 
 COUNT = 400
 

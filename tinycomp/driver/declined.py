@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tinycomp.driver.lowering import Lowering
 from tinycomp.ir.graph import Graph, Node
-from tinycomp.passes.edits import joined_sources
 from tinycomp.passes.merge_regions import MergeRegions
 from tinycomp.passes.offer_to_target import GivenBack
 from tinycomp.passes.partition_graph import PartitionGraph
 from tinycomp.remark import Remark
+from tinycomp.rewrite.edits import joined_sources
 from tinycomp.target import Decline
 
 STAGE = "code-generation"

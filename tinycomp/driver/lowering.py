@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tinycomp.analysis.data_dependent import data_dependent
+from tinycomp.analysis.independent_rows import batch_of
 from tinycomp.driver.devices import DeviceOptions
 from tinycomp.errors import TargetError, UnsupportedError
 from tinycomp.ir.graph import Graph, Node, Value
@@ -19,8 +21,6 @@ from tinycomp.memory.constants import Constants, check_files
 from tinycomp.ops import OPS, bind, is_opaque
 from tinycomp.ops.rows import following_rows
 from tinycomp.ops.typing import retype
-from tinycomp.passes.data_dependent import data_dependent
-from tinycomp.passes.independent_rows import batch_of
 from tinycomp.passes.merge_composite import merge_for
 from tinycomp.rewrite.traits import has_trait
 from tinycomp.runtime.callable_region import CallableRegion

@@ -31,7 +31,7 @@ from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.text.literals import AbsentArray, content_hash, raw_bytes
 from tinycomp.ir.types import refine
 from tinycomp.passes.base import Pass
-from tinycomp.passes.edits import joined_sources
+from tinycomp.rewrite.edits import joined_sources
 from tinycomp.rewrite.rules import erase_dead, open_graphs
 from tinycomp.rewrite.traits import is_random, permutable
 

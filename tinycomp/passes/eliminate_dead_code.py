@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from tinycomp.ir.graph import Graph
 from tinycomp.passes.base import Pass
-from tinycomp.passes.edits import drop_unused_captures
+from tinycomp.rewrite.edits import drop_unused_captures
 from tinycomp.rewrite.rules import open_graphs
 
 

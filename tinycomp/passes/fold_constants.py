@@ -39,8 +39,8 @@ from tinycomp.ir.types import TensorType, bits, compatible, numpy_dtype, refine,
 from tinycomp.memory.budget import check_time, current
 from tinycomp.ops import bind, contents
 from tinycomp.passes.base import Pass
-from tinycomp.passes.edits import bind_constant_captures, choose_branch, replace_by_constant
 from tinycomp.remark import Remark
+from tinycomp.rewrite.edits import bind_constant_captures, choose_branch, replace_by_constant
 from tinycomp.rewrite.rules import erase_dead, open_graphs
 from tinycomp.rewrite.traits import is_random
 from tinycomp.target.policy import macs

@@ -29,11 +29,11 @@ from dataclasses import dataclass, field
 
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.base import Pass
-from tinycomp.passes.edits import excerpt
 from tinycomp.passes.offer_to_target import offer
 from tinycomp.passes.simplify import HIDING, Simplify
 from tinycomp.rewrite import Composite, RewriteRule
 from tinycomp.rewrite.composites import Selection, outline_all
+from tinycomp.rewrite.edits import excerpt
 from tinycomp.rewrite.matcher import Match
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.target import Policy, Target, find_all

@@ -2,7 +2,7 @@
 
 Contracting all edges within one target gives the coarsest quotient graph. Its strongly connected components with a
 single vertex are regions of every best grouping, and most models need no more. A larger component is a tangle, which
-:mod:`tinycomp.passes.region_search` solves.
+:mod:`tinycomp.passes.search.regions` solves.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from tinycomp.analysis.data_dependent import data_dependent
 from tinycomp.errors import TinycompError, did_you_mean
 from tinycomp.ir.graph import Graph, Node, Value, reachable, tangles
 from tinycomp.ir.types import TensorType, Type
@@ -21,9 +22,8 @@ from tinycomp.ops.elements import element_sources
 from tinycomp.ops.rows import following_rows
 from tinycomp.ops.typing import CONTROL_FLOW, infer_node_types
 from tinycomp.passes.base import Pass
-from tinycomp.passes.data_dependent import data_dependent
 from tinycomp.passes.offer_to_target import GivenBack
-from tinycomp.passes.region_search import HOST, Problem, RegionSearch
+from tinycomp.passes.search.regions import HOST, Problem, RegionSearch
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.rewrite.traits import is_barrier, is_structural
@@ -56,7 +56,7 @@ class MergeRegions(Pass):
     """Number the nodes of every region: the fewest regions such that the graph of regions and host nodes is acyclic.
 
     The regions of all targets are found at the same time; host nodes stay single. Regions grow along data edges only
-    and never cross the border of a body; composites are atoms. :mod:`tinycomp.passes.region_search` explains how the
+    and never cross the border of a body; composites are atoms. :mod:`tinycomp.passes.search.regions` explains how the
     minimum is found and where it becomes an approximation. A policy or a check of a target may refuse a region; its
     nodes are then offered to the targets that come later in the list, and the regions are found again. A check may also
     ask for a region to be split.

@@ -31,8 +31,8 @@ from tinycomp.errors import TargetError
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ir.types import tensor
 from tinycomp.passes.base import Pass
-from tinycomp.passes.cheapest import Cheapest, Flow, Option, PlacementProblem, RegionSeconds, cheapest
 from tinycomp.passes.offer_to_target import offer, offer_in
+from tinycomp.passes.search.placement import Cheapest, Flow, Option, PlacementProblem, RegionSeconds, cheapest
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.rewrite.traits import is_structural
@@ -46,9 +46,10 @@ ESTIMATE = "estimate"
 class PlaceByCost(Pass):
     """Choose between targets by their costs, and let each claim the nodes chosen for it.
 
-    What a target could take is what it claims when it is offered the graph alone. :mod:`tinycomp.passes.cheapest` says
-    how the choice is made. A remark on the graph tells what it is estimated to cost and what the alternatives would;
-    a remark on each node what another target that could take it would change.
+    What a target could take is what it claims when it is offered the graph alone.
+    :mod:`tinycomp.passes.search.placement` says how the choice is made. A remark on the graph tells what it is
+    estimated to cost and what the alternatives would; a remark on each node what another target that could take it
+    would change.
 
     Before and after, where the way to ``npu`` and back takes longer than it saves::
 

@@ -34,7 +34,7 @@ from tinycomp.ir.graph import Attr, Graph, Node, Value
 from tinycomp.ir.proto import NUMBER_BY_DTYPE
 from tinycomp.ir.types import SequenceType, TensorType, Type, refine
 from tinycomp.passes.base import Pass
-from tinycomp.passes.edits import bind_constant_captures, version_of
+from tinycomp.rewrite.edits import bind_constant_captures, version_of
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.rewrite.traits import has_trait, is_random
 

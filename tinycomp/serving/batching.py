@@ -15,9 +15,9 @@ import anyio
 import numpy as np
 from numpy.typing import NDArray
 
+from tinycomp.analysis.independent_rows import batch_of
 from tinycomp.errors import DeviceFault, FeedError
 from tinycomp.ir.graph import Graph
-from tinycomp.passes.independent_rows import batch_of
 from tinycomp.runtime.module import Module
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.serving.metrics import Observer

@@ -14,7 +14,7 @@ from tinycomp.ops.typing import infer_node_types
 from tinycomp.passes.annotate_target import AnnotateTarget
 from tinycomp.passes.merge_regions import MergeRegions, find_regions
 from tinycomp.passes.partition_graph import PartitionGraph
-from tinycomp.passes.region_search import HOST, topological_order
+from tinycomp.passes.search.regions import HOST, topological_order
 
 OPS = ("NonMaxSuppression", "Neg", "Abs", "Add")
 

@@ -11,7 +11,7 @@ from tinycomp.errors import TargetError
 from tinycomp.ir.graph import Node
 from tinycomp.ir.types import TensorType
 from tinycomp.ops.typing import CONTROL_FLOW
-from tinycomp.passes.edits import excerpt
+from tinycomp.rewrite.edits import excerpt
 from tinycomp.target import OpRule
 
 ORDINARY = 3

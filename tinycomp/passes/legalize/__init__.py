@@ -37,11 +37,11 @@ from tinycomp.ir.graph import Graph, Node
 from tinycomp.lazy import from_modules
 from tinycomp.passes.annotate_target import AnnotateTarget
 from tinycomp.passes.base import Pass
-from tinycomp.passes.edits import excerpt
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.legalize.base import Legalization
 from tinycomp.passes.offer_to_target import offer
 from tinycomp.remark import Remark
+from tinycomp.rewrite.edits import excerpt
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.target import Policy, Target, find
 

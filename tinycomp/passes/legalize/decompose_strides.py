@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.passes.edits import version_of
 from tinycomp.passes.legalize.base import Legalization
 from tinycomp.passes.legalize.layer import Layer, attributes, given, has_plain_pads
+from tinycomp.rewrite.edits import version_of
 
 MAX_OF_BYTES = 12
 """The version since which MaxPool knows numbers of 8 bits."""

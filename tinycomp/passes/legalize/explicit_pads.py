@@ -31,9 +31,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tinycomp.ir.graph import Graph, Node
-from tinycomp.passes.edits import version_of
 from tinycomp.passes.legalize.base import Legalization
 from tinycomp.passes.legalize.layer import Layer, attributes, given, has_plain_pads
+from tinycomp.rewrite.edits import version_of
 
 PAD_OF_OPERANDS = 11
 """The version since which Pad takes widths and value as operands, of any dtype."""

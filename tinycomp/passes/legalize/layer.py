@@ -13,8 +13,8 @@ import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ops.numeric import Array
-from tinycomp.passes.edits import take_over, version_of
 from tinycomp.passes.simplify.facts import is_private, producer
+from tinycomp.rewrite.edits import take_over, version_of
 from tinycomp.rewrite.rules import erase_dead
 
 _ACTIVATIONS = ("Clip", "Relu")

@@ -27,9 +27,9 @@ from typing import ClassVar
 import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.passes.edits import take_over
 from tinycomp.passes.legalize.base import Legalization
 from tinycomp.passes.simplify.facts import producer
+from tinycomp.rewrite.edits import take_over
 from tinycomp.rewrite.rules import erase_dead
 from tinycomp.rewrite.traits import has_trait
 

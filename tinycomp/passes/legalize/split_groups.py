@@ -27,9 +27,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tinycomp.ir.graph import Graph, Node
-from tinycomp.passes.edits import version_of
 from tinycomp.passes.legalize.base import Legalization
 from tinycomp.passes.legalize.layer import Layer, attributes
+from tinycomp.rewrite.edits import version_of
 
 _SIZES_ARE_OPERANDS = 13
 

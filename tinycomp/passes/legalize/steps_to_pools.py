@@ -28,11 +28,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tinycomp.ir.graph import Graph, Node
-from tinycomp.passes.edits import version_of
 from tinycomp.passes.legalize.base import Legalization
 from tinycomp.passes.legalize.decompose_strides import MAX_OF_BYTES, leave_out, strides_within
 from tinycomp.passes.legalize.layer import Layer
 from tinycomp.passes.simplify.facts import ints
+from tinycomp.rewrite.edits import version_of
 
 _NUMBERS = frozenset({"int8", "uint8", "float32"})
 _OPERANDS_SINCE = 10

@@ -38,10 +38,10 @@ import numpy as np
 
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ops.numeric import Array
-from tinycomp.passes.edits import version_of
 from tinycomp.passes.legalize.base import Legalization
 from tinycomp.passes.legalize.explicit_pads import PAD_OF_OPERANDS
 from tinycomp.passes.legalize.layer import Layer, Stored, attributes, given, has_plain_pads
+from tinycomp.rewrite.edits import version_of
 
 
 @dataclass(frozen=True)

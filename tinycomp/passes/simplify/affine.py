@@ -14,9 +14,9 @@ import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.memory.blocks import empty
-from tinycomp.passes.edits import bypass, joined_sources
 from tinycomp.passes.simplify.facts import FLOATS, is_private, producer, reshape_target, same_shape_of_equal_size
 from tinycomp.rewrite import GraphBuilder, Match, P, replaces, rule
+from tinycomp.rewrite.edits import bypass, joined_sources
 from tinycomp.rewrite.traits import attribute
 
 Array = np.ndarray

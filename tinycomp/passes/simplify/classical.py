@@ -9,9 +9,9 @@ import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ops.distance import DOMAIN as OWN_DOMAIN
-from tinycomp.passes.edits import joined_sources, take_over, version_of
 from tinycomp.passes.simplify.facts import FLOATS, ints, producer
 from tinycomp.rewrite import Rule, rule
+from tinycomp.rewrite.edits import joined_sources, take_over, version_of
 
 ML = "ai.onnx.ml"
 _SCAN_OF_ROWS = 9

@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.passes.edits import joined_sources, take_over, version_of
 from tinycomp.passes.simplify.facts import Shape, producer, reshape_target
 from tinycomp.passes.simplify.movement import put_reshape
 from tinycomp.rewrite import rule
+from tinycomp.rewrite.edits import joined_sources, take_over, version_of
 
 
 @rule("GatherND")

@@ -7,9 +7,9 @@ import numpy as np
 from tinycomp.errors import ModelError
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ops.spatial import make_window
-from tinycomp.passes.edits import joined_sources, take_over, version_of
 from tinycomp.passes.simplify.facts import ints, producer, reshape_target
 from tinycomp.rewrite import GraphBuilder, Match, P, replaces, rule
+from tinycomp.rewrite.edits import joined_sources, take_over, version_of
 
 VIEWS = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 

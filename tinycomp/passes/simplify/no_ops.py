@@ -11,7 +11,6 @@ import numpy as np
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.proto import NUMBER_BY_DTYPE
 from tinycomp.ir.types import UNKNOWN_DTYPE, numpy_dtype
-from tinycomp.passes.edits import bypass, take_over, version_of
 from tinycomp.passes.simplify.facts import (
     FLOATS,
     ints,
@@ -21,6 +20,7 @@ from tinycomp.passes.simplify.facts import (
     same_shape_of_equal_size,
 )
 from tinycomp.rewrite import GraphBuilder, Match, P, ValuePattern, replaces, rule
+from tinycomp.rewrite.edits import bypass, take_over, version_of
 from tinycomp.rewrite.traits import attribute, has_trait, is_random
 
 _FAR = (1 << 31) - 1

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.passes.edits import take_over
 from tinycomp.passes.simplify.facts import is_private, producer
 from tinycomp.rewrite import GraphBuilder, Match, P, replaces, rule
+from tinycomp.rewrite.edits import take_over
 
 _BYTES = frozenset({"int8", "uint8"})
 _STORED = _BYTES | {"int16", "uint16"}

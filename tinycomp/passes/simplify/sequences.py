@@ -13,8 +13,8 @@ from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.types import UNKNOWN, OptionalType, TensorType
 from tinycomp.ops.typing import retype
-from tinycomp.passes.edits import bypass, replace_by_constant, replace_results, take_over, version_of
 from tinycomp.rewrite import rule
+from tinycomp.rewrite.edits import bypass, replace_by_constant, replace_results, take_over, version_of
 
 _MOST = 1024
 """The longest sequence that is analysed."""

@@ -25,7 +25,7 @@ import numpy as np
 
 from tinycomp.ir.graph import COMPOSITE, Graph, Node, Value
 from tinycomp.ir.types import TensorType, tensor
-from tinycomp.passes.edits import take_over
+from tinycomp.rewrite.edits import take_over
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.targets.c.codegen.rules import LoweringRule
 

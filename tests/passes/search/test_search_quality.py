@@ -12,8 +12,8 @@ import pytest
 
 from benchmarks.partition_fuzz import fewest
 from tests.graphs_partition import is_valid, problem_of
-from tinycomp.passes import region_search
-from tinycomp.passes.region_search import (
+from tinycomp.passes.search import regions
+from tinycomp.passes.search.regions import (
     STEPS,
     Problem,
     RegionSearch,
@@ -27,7 +27,7 @@ from tinycomp.passes.region_search import (
 
 def count_regions(problem: Problem) -> int:
     """Return how many vertices are not the host's."""
-    return sum(color != region_search.HOST for color in problem.colors)
+    return sum(color != regions.HOST for color in problem.colors)
 
 
 def tangle(size: int, reach: int, seed: int, colors: Sequence[int] = (0, 1, 1)) -> Problem:
@@ -125,7 +125,7 @@ def test_slabs_improve_what_is_too_large_to_search():
 
 @pytest.mark.parametrize("size", [20, 40])
 def test_an_allowance_is_kept_to(size: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(region_search, "SMALL_STEPS", 1)
+    monkeypatch.setattr(regions, "SMALL_STEPS", 1)
     doubtful = 0
     for seed in range(200 if size == 20 else 20):
         search = Counting(steps=1)

@@ -3,7 +3,7 @@
 A node has *options*: an option is a target with the nodes that it computes as one atom, and its seconds. A placement
 chooses options that hold every node once. It costs the seconds of the options, for every value and every memory other
 than that of its producer in which it is read one transfer, and for every region a launch; regions are counted by
-:mod:`tinycomp.passes.region_search`, which knows that they must not wait for each other.
+:mod:`tinycomp.passes.search.regions`, which knows that they must not wait for each other.
 
 * Problems of up to :data:`EXACT` nodes are searched exactly: nodes are decided in their order, and a branch ends where
   what it costs already, with the cheapest option for every node to come, is no less than the best placement known.
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
 
-from tinycomp.passes.region_search import HOST, Problem, RegionSearch
+from tinycomp.passes.search.regions import HOST, Problem, RegionSearch
 
 EXACT = 12
 """Most nodes of a problem that is searched exactly."""

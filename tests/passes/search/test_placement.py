@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.partition_fuzz import MismatchError, check_costs
-from tinycomp.passes import cheapest as search
-from tinycomp.passes.cheapest import Flow, Option, PlacementProblem, cheapest
+from tinycomp.passes.search import placement as search
+from tinycomp.passes.search.placement import Flow, Option, PlacementProblem, cheapest
 
 COUNT = 300
 

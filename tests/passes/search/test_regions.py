@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tests.graphs_partition import is_acyclic, is_valid, oracle, problem_of, random_problem
-from tinycomp.passes.region_search import (
+from tinycomp.passes.search.regions import (
     SMALL,
     RegionSearch,
     colored,

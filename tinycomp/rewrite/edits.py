@@ -1,4 +1,4 @@
-"""Small edits that the optimisation passes share: of nodes, of their results, and of the bodies that they hold."""
+"""Small edits of graphs that passes and rules share: of nodes, of their results, and of the bodies that they hold."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""What is to be known about graphs without changing them, for passes, the driver and servers."""
