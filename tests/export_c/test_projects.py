@@ -62,7 +62,8 @@ def test_digits_on_emulated_microcontrollers(cpu: str) -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "cpu"),
     [
-        *itertools.product(TINY, ["int8"], ["cortex-m4", "cortex-m55"]),
+        *itertools.product(TINY, ["int8"], ["cortex-m4"]),
+        *itertools.product(("kws_dscnn", "vww_mobilenet"), ["int8"], ["cortex-m55"]),
         ("ic_resnet8", "fp32", "generic"),
     ],
 )

@@ -57,7 +57,7 @@ def test_examples_in_docstrings(name):
     assert not failed
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(graphs(), st.sampled_from(PASSES))
 def test_a_pass_keeps_results_of_random_graphs(graph, step):
     before = graph.clone()
@@ -82,7 +82,7 @@ def test_a_pass_leaves_odd_graphs_well_formed(graph, step):
         assert sorted(node.label for node in graph.nodes if node.target) == claimed
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(simplifiable())
 def test_simplify_keeps_results(graph):
     before = graph.clone()

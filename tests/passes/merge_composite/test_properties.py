@@ -19,7 +19,7 @@ from tinycomp.ir.verify import verify
 from tinycomp.passes.merge_composite import MergeComposite
 from tinycomp.rewrite import Composite, Match, P
 
-RELAXED = settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+RELAXED = settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
 UNARY = {"Relu", "Neg", "Abs", "Tanh", "Sigmoid", "Softsign"}
 
 

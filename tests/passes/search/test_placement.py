@@ -104,8 +104,8 @@ def test_the_rough_cost_is_no_more_than_the_cost_and_right_on_chains(seed: int):
 
 def test_many_nodes_whose_regions_are_judged():
     rng = random.Random(2)
-    problem = judging_regions(random_problem(rng, 120), rng)
-    start = list(range(120))
+    problem = judging_regions(random_problem(rng, 70), rng)
+    start = list(range(70))
     answer = cheapest(problem, [start])
     assert answer.cost == pytest.approx(problem.cost(answer.choice))
     assert sum(problem.shares) <= answer.cost <= problem.cost(start)
