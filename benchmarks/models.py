@@ -18,12 +18,13 @@ from benchmarks import output, page, suites
 from benchmarks.contest import Effort, Result, contest
 from benchmarks.machine import describe
 from benchmarks.memory import peak_memory
-from benchmarks.peers import OURS, REFERENCE, installed, relative_error
+from benchmarks.peers import ENGINES, OURS, REFERENCE, Feeds, installed, relative_error
+from benchmarks.quantized_layers import Difference, difference_of_layers, steps_of_results
 
 TOLERANCE = 1e-4
 """Largest difference of an output that still counts as agreement, as a share of the largest magnitude."""
-TOLERANCE_INT8 = 0.02
-"""The same for int8 models: a few steps of 8 bits."""
+STEPS = 1
+"""Most steps by which layers of int8 models may differ that are given equal data: next to a tie, both are right."""
 QUICK = Effort(rounds=2, block=0.05, pause=0.02)
 
 
@@ -49,14 +50,26 @@ def main(arguments: Iterable[str] | None = None) -> int:
 def measure(name: str, threads: int, effort: Effort, options: argparse.Namespace) -> dict[str, Any]:
     """One row: the figures of every engine on one model, as JSON-able values."""
     model, feeds = suites.model(name, dict(options.dim), options.seed)
-    tolerance = TOLERANCE_INT8 if "int8" in Path(name).stem else TOLERANCE
-    row = make_row(Path(name).stem, contest(model, feeds, options.engines, threads=threads, effort=effort), tolerance)
+    results = contest(model, feeds, options.engines, threads=threads, effort=effort)
+    row = make_row(Path(name).stem, results)
+    if not row["agrees"] and "error" in row:
+        add_layers(row, model, feeds, results)
     row["threads"] = threads
     for engine, figures in row["engines"].items():
         if options.memory and threads == options.threads[0] and "error" not in figures:
             peak = peak_memory(engine, model, feeds, threads)
             figures["memory"] = {"peak": peak.run, "added": peak.added}
     return row
+
+
+def add_layers(row: dict[str, Any], model: Path, feeds: Feeds, results: Sequence[Result]) -> None:
+    """Add to the row of a quantised model in what its results and its layers differ, and whether the latter agree."""
+    layers = difference_of_layers(model, feeds, ENGINES[OURS].load, ENGINES[REFERENCE].load)
+    if layers is not None:
+        outputs = {result.engine: result.outputs for result in results}
+        row["steps"] = steps_of_results(model, outputs[OURS], outputs[REFERENCE])
+        row["layers"] = dataclasses.asdict(layers)
+        row["agrees"] = layers.steps <= STEPS
 
 
 def _with(rows: Iterable[dict[str, Any]], threads: int) -> list[dict[str, Any]]:
@@ -119,8 +132,18 @@ def line(row: dict[str, Any], engines: Sequence[str]) -> str:
 
 
 def error(row: Mapping[str, Any]) -> str:
-    """The difference from the reference, and whether it is too great; empty without a reference."""
-    return f"{row['error']:.1e}{'' if row['agrees'] else ' differs'}" if "error" in row else ""
+    """The difference from the reference, for quantised models in steps, too, and whether it is too great.
+
+    It is empty without a reference.
+    """
+    if "error" not in row:
+        return ""
+    text = f"{row['error']:.1e}"
+    if row.get("steps") is not None:
+        text += f", {row['steps']} steps"
+    if "layers" in row:
+        text += f"; layers given equal data: {Difference(**row['layers'])}"
+    return text if row["agrees"] else f"{text} differs"
 
 
 def means(rows: Sequence[dict[str, Any]], engines: Sequence[str]) -> str:

@@ -209,6 +209,11 @@ def test_limits_of_what_a_division_or_a_minimum_leaves(value, limits):
     assert bounds(value) == limits
 
 
+def test_a_limit_beyond_every_size_is_none():
+    assert minimum(N, 2**63 - 1) == N == maximum(N, -(2**63))
+    assert minimum(2**62, 2**63 - 1) == 2**62
+
+
 def test_a_size_that_is_filled_up_is_one_that_is_rounded_up():
     assert N + (8 - N % 8) % 8 == rounded_up(N, 8) == 8 * ((N + 7) // 8)
     assert (-N) // 8 == -((N + 7) // 8)

@@ -255,8 +255,10 @@ def has_elements(*sizes: Size | None) -> bool:
 def minimum(*sizes: Size) -> Size:
     """Return the least of some sizes.
 
-    >>> minimum(symbol("n"), symbol("n") + 2), minimum(symbol("n"), 7, 9)
-    (n, min(7, n))
+    A number above :data:`FARTHEST` stands for no limit.
+
+    >>> minimum(symbol("n"), symbol("n") + 2), minimum(symbol("n"), 7, 9), minimum(symbol("n"), 2**63 - 1)
+    (n, min(7, n), n)
     """
     return _extreme("min", sizes)
 
@@ -696,6 +698,8 @@ def _only_atom(value: Size) -> _Atom | None:
 
 def _is_beyond(kind: str, value: Size, other: Size) -> bool:
     """Tell whether ``value`` never matters beside ``other`` in a minimum or maximum."""
+    if isinstance(value, int) and not isinstance(other, int) and (value if kind == "min" else -value) > FARTHEST:
+        return True  # no size and no element that serves as one is as far
     difference = value - other if kind == "min" else other - value
     low, _ = bounds(difference)
     return low is not None and low >= 0

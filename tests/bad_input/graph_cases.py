@@ -338,9 +338,12 @@ CASES: list[Case] = [
     right("49-uint2-odd", packed(TensorProto.UINT2, [5], bytes([0b11100100, 0b01])), {}, np.float32([0, 1, 2, 3, 1])),
     # 50 scales
     *(
-        rejected(f"50-{op}-{scale}", quantized(op, scale), ModelError, f"n ({op}", "scale is not positive", str(scale))
-        for op in ("QuantizeLinear", "DequantizeLinear")
+        rejected(f"50-{scale}", quantized("QuantizeLinear", scale), ModelError, "n (Quant", "not positive", str(scale))
         for scale in (0.0, -1.0, np.nan, np.inf)
+    ),
+    *(
+        rejected(f"50-back-{scale}", quantized("DequantizeLinear", scale), ModelError, "n (Dequ", "not finite")
+        for scale in (np.nan, np.inf)
     ),
     rejected("50-per-channel", quantized("QuantizeLinear", 0, channels=3), ModelError, "scale is not positive"),
     rejected("50-conv-x", qlinear_conv(x_scale=0), ModelError, "n (QLinearConv", "scale is not positive"),

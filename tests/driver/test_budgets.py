@@ -10,7 +10,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tinycomp
-from tinycomp.errors import ExecutionError, OptionError
+from tests.host_only import DOMAIN, host_only
+from tinycomp.errors import ExecutionError, MemoryLimitError, OptionError
 from tinycomp.passes import fold_constants
 from tinycomp.passes.fold_constants import FoldConstants
 
@@ -136,3 +137,24 @@ def test_what_grows_on_the_host_keeps_within_the_limit(body: str):
         assert tracemalloc.get_traced_memory()[1] < 50e6
     finally:
         tracemalloc.stop()
+
+
+def test_regions_whose_sizes_are_not_known_yet_reserve_nothing():
+    weight = np.full((64, 64, 1, 1), 0.01, np.float32)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"]),
+        host_only("a", "b"),
+        helper.make_node("Conv", ["b", "w"], ["y"]),
+    ]
+    shape = ["n", 64, "height", "width"]
+    graph = helper.make_graph(
+        nodes, "two", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], [numpy_helper.from_array(weight, "w")],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid(DOMAIN, 1)]
+    module = tinycomp.compile(helper.make_model(graph, opset_imports=opsets, ir_version=9), memory_limit=1 << 20)
+    assert len(module.report().regions) == 2
+    x = np.ones((1, 64, 4, 4), np.float32)
+    assert module(x).shape == x.shape
+    with pytest.raises(MemoryLimitError):
+        module(np.ones((1, 64, 256, 256), np.float32))

@@ -120,7 +120,10 @@ def conversions() -> Iterator[Case]:
         yield Case("Cast", [texts(text)], {"to": TensorProto.INT64}, wanted="cannot cast text to int64")
     for scale in (0.0, -1.0, np.nan, np.inf):
         yield Case("QuantizeLinear", [f32(1, -1, 0), scalar(scale), scalar(3, "uint8")])
-        yield Case("DequantizeLinear", [np.array([1, -1, 0], "i1"), scalar(scale)])
+        stored = [np.array([1, -1, 0], "i1"), scalar(scale)]
+        yield Case("DequantizeLinear", stored)
+        wanted = [scale, -scale, 0] if np.isfinite(scale) else "a quantisation scale is not finite"
+        yield Case("DequantizeLinear", stored, constants=(1,), wanted=wanted)
         given = [f32(1, 2), scalar(scale), scalar(3, "uint8")]
         yield Case("QuantizeLinear", given, constants=(1, 2), wanted="a quantisation scale is not positive")
     numbers = [f32(np.nan, np.inf, -np.inf, 1e30), scalar(1), scalar(3, "uint8")]

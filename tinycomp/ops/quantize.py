@@ -37,6 +37,12 @@ _FLOAT32 = np.dtype(np.float32)
 
 def positive_scales(*operands: int) -> Check:
     """Return the check that the operands of these numbers, which are scales, are finite and above 0."""
+    return _scales(operands, signed=False)
+
+
+def _scales(operands: Sequence[int], signed: bool) -> Check:
+    """Return the check of positive scales, or of finite ones of any sign, by which stored numbers may be multiplied."""
+    problem, expected = ("not finite", "finite scales") if signed else ("not positive", "finite scales above 0")
 
     def check(facts: Facts) -> None:
         for index in operands:
@@ -44,11 +50,11 @@ def positive_scales(*operands: int) -> Check:
             if scale is None:
                 continue
             scales = scale.astype(np.float64)
-            wrong = scales[~(np.isfinite(scales) & (scales > 0))]
+            wrong = scales[~(np.isfinite(scales) & (signed | (scales > 0)))]
             if wrong.size:
                 facts.fail(
-                    "a quantisation scale is not positive",
-                    expected="finite scales above 0",
+                    f"a quantisation scale is {problem}",
+                    expected=expected,
                     found=wrong.reshape(-1)[0],
                     hint="Quantise the model again; a scale of 0 comes from a tensor that was 0 in all of the samples.",
                 )
@@ -228,7 +234,8 @@ def dequantize_linear(
     return result.astype(_FLOAT32 if is_exponent else x_scale.dtype, copy=False)
 
 
-FAMILY.check("DequantizeLinear", "QuantizeLinear")(positive_scales(1))
+FAMILY.check("QuantizeLinear")(positive_scales(1))
+FAMILY.check("DequantizeLinear")(_scales([1], signed=True))
 
 
 @FAMILY.check("DequantizeLinear", "QuantizeLinear")

@@ -365,7 +365,12 @@ class NativeProgram:
 
     @property
     def context_bytes(self) -> int:
-        """Bytes that one run at a time needs: the arena, and the scratch memory of all threads."""
+        """Bytes that one run at a time needs: the arena, and the scratch memory of all threads.
+
+        It is 0 for a program with symbols, whose memory comes with the sizes of a run.
+        """
+        if self._sizes is not None:
+            return 0
         return int(lib.tc_program_context_bytes(self.handle, self._threads))
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:

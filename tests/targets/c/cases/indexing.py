@@ -189,5 +189,6 @@ def _suppressions() -> Iterator[Case]:
     yield Case("NonMaxSuppression", [boxes[..., [2, 3, 0, 1]], scores, limit, None, least])
     yield Case("NonMaxSuppression", [boxes, scores])
     yield Case("NonMaxSuppression", [boxes, scores, ints(0)])
+    yield Case("NonMaxSuppression", [boxes, scores, ints(2**63 - 1), overlap, least])
     yield Case("NonMaxSuppression", [boxes[:1, :1], scores[:1, :1, :1], limit, overlap, Const([-1.0])])
     yield Case("NonMaxSuppression", [boxes[:, :0], scores[:, :, :0], limit], onnxruntime=False)

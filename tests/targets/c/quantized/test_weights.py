@@ -28,14 +28,25 @@ class Product:
         op: MatMul, or Gemm with a transposed weight.
         zero_points: Whether the weight has zero points.
         rows: Leading sizes of the data.
+        least: The least scale.
     """
 
-    def __init__(self, dtype: str, block: int, op: str, zero_points: bool = True, rows: tuple[int, ...] = (5,)) -> None:
+    def __init__(
+        self,
+        dtype: str,
+        block: int,
+        op: str,
+        zero_points: bool = True,
+        rows: tuple[int, ...] = (5,),
+        least: float = 0.01,
+    ) -> None:
         rng = np.random.default_rng(3)
         kind, low, high = TYPES[dtype]
         codes = rng.integers(low, high, (K, N), endpoint=True)
         sizes = {0: (N,), -1: (), -2: (K,)}.get(block, (K // max(block, 1), N))
-        scales = rng.uniform(0.01, 0.1, sizes).astype(np.float32)
+        scales = rng.uniform(least, 0.1, sizes).astype(np.float32)
+        if least < 0 and scales.size > 1:
+            scales.reshape(-1)[0] = 0
         points = rng.integers(max(low, -4), 5, sizes) * zero_points
         self.x = rng.standard_normal((*rows, K), np.float32)
         self.bias = rng.standard_normal(N).astype(np.float32)
@@ -82,6 +93,15 @@ def test_weights_stay_quantised(dtype, block, op, zero_points):
     (region,) = module.report().regions
     assert region.macs == 5 * K * N
     assert region.integer_macs == 0
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int4"])
+@pytest.mark.parametrize("block", [-1, 0, 16])
+def test_weights_with_negative_scales_or_some_of_zero_stay_quantised(dtype, block):
+    product = Product(dtype, block, "MatMul", zero_points=False, least=-0.1)
+    module = tinycomp.compile(product.model)
+    assert kernels(module) == ["gemm_dequant_f32"]
+    product.check(module)
 
 
 def test_more_dimensions_and_a_symbolic_batch():

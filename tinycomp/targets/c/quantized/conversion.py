@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.proto import DTYPE_BY_NUMBER, NUMBER_BY_DTYPE
 from tinycomp.rewrite import reject
@@ -15,6 +13,7 @@ from tinycomp.targets.c.codegen.emitter import Emitter
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.ops.reduction import around
 from tinycomp.targets.common.checks import Verdict, all_of, sized_type
+from tinycomp.targets.common.quantized.patterns import finite, positive
 
 FAMILY = LoweringRules()
 
@@ -40,8 +39,8 @@ def _quantisation_check(node: Node) -> Verdict:
         return reject(f"the quotient is rounded to {precision}")
     if node.attrs.get("block_size", 0) or (scale.rank or 0) > 1:
         return reject("one scale per block")
-    if scale.const is not None and not (np.isfinite(scale.const) & (scale.const > 0)).all():
-        return reject("a scale is not a positive finite number")
+    if scale.const is not None and not (positive if node.op == "QuantizeLinear" else finite)(scale.const):
+        return reject("a scale is not finite, or one to divide by is not positive")
     if zero is not None and zero.dtype != dtype:
         return reject("the zero point has another dtype")
     return _counts_fit(node)

@@ -24,7 +24,7 @@ from tinycomp.targets.c.codegen.rules import LoweringRules, taken
 from tinycomp.targets.c.ops.matmul import rows_of
 from tinycomp.targets.common.activations import any_activation
 from tinycomp.targets.common.checks import Verdict, sized_type
-from tinycomp.targets.common.quantized.patterns import WEIGHTS, bias_per_channel, positive, product
+from tinycomp.targets.common.quantized.patterns import WEIGHTS, bias_per_channel, finite, product
 from tinycomp.targets.common.quantized.reading import PRODUCTS, channel_axis, constant, dequantizer, first
 
 FAMILY = LoweringRules()
@@ -35,7 +35,7 @@ def add_quantized_weights(target: Target) -> None:
 
     @target.composite(name="wdense")
     def wdense(x: ValuePattern, w: ValuePattern = P.const, b: ValuePattern = P.const) -> ValuePattern:
-        stored = P.DequantizeLinear(w.where(dtype=WEIGHTS), P.const(positive), P.const | P.absent)
+        stored = P.DequantizeLinear(w.where(dtype=WEIGHTS), P.const(finite), P.const | P.absent)
         sums = product(x.where(dtype="float32", const=False), stored.where(dtype="float32"), b)
         return any_activation(sums) | sums
 

@@ -38,6 +38,11 @@ def positive(scale: Array) -> bool | Remark:
     )
 
 
+def finite(scale: Array) -> bool | Remark:
+    """Tell whether scales are finite, whatever their signs, as those of weights may be."""
+    return bool(np.isfinite(scale).all()) or reject("a scale is not finite")
+
+
 def one(scale: Array) -> bool | Remark:
     """Tell whether there is one scale, as activations have it."""
     return positive(scale) if scale.size == 1 else reject(f"activations have one scale, got {scale.size}")
