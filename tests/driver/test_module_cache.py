@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
 import logging
@@ -349,6 +350,38 @@ def test_a_model_that_changes_while_it_is_compiled_is_not_kept(
 
     monkeypatch.setattr(module_cache._Wanted, "dependencies", replaced)
     assert not was_found(compiled(path))
+    assert ModuleCache().entries() == []
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_every_piece_of_a_file_counts(threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module_cache, "_PIECE", 32)
+    path, contents = tmp_path / "file", bytes(range(100))
+    path.write_bytes(contents)
+    digest = module_cache._read(path, threads).digest
+    pieces = [hashlib.sha256(contents[start : start + 32]).digest() for start in range(0, 100, 32)]
+    assert digest == hashlib.sha256(b"".join(pieces)).hexdigest()
+    others = [contents[:place] + b"?" + contents[place + 1 :] for place in range(0, 100, 32)]
+    for other in (*others, contents[:64], contents[64:], b"".join(pieces), b""):
+        path.write_bytes(other)
+        assert module_cache._read(path, threads).digest != digest
+
+
+def test_a_model_that_is_written_to_while_it_is_hashed(
+    path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    digest = module_cache._digest
+
+    def changing(data: Any, threads: int) -> str:
+        with path.open("ab") as file:
+            file.write(b"\0")
+        path.write_bytes(path.read_bytes()[:-1])
+        return digest(data, threads)
+
+    monkeypatch.setattr(module_cache, "_digest", changing)
+    with caplog.at_level(logging.INFO, "tinycomp.cache"):
+        assert not was_found(compiled(path))
+    assert "written to while it was read" in caplog.text
     assert ModuleCache().entries() == []
 
 

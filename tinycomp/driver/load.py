@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tinycomp.errors import ArtifactError, ModelError, OptionError
 from tinycomp.memory.constants import is_large, spilled
+from tinycomp.memory.interpreter import compiling
 from tinycomp.memory.mapped import mappings_of
 from tinycomp.runtime.archive import Archive, map_path
 from tinycomp.runtime.artifact import load_native
@@ -52,6 +53,7 @@ def load(
     return load_mapped(data, where, threads=threads, targets=targets, trusted=trusted, devices=devices, faults=faults)
 
 
+@compiling()
 def load_mapped(
     data: NDArray[np.uint8],
     where: str,

@@ -12,6 +12,7 @@ What is found is loaded as a saved module is, without the compiler or onnx.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import functools
 import hashlib
 import importlib.util
@@ -25,13 +26,14 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tinycomp.driver.load import load_mapped
 from tinycomp.errors import ArtifactError, ModelError, OptionError, TargetError, TinycompError, TinycompWarning
 from tinycomp.lazy import LazyModule
 from tinycomp.memory.budget import check_positive, limited
 from tinycomp.memory.interpreter import compiling, importing
-from tinycomp.memory.mapped import mappings_of
+from tinycomp.memory.mapped import map_file, mappings_of
 from tinycomp.memory.system import open_regular, opened_beneath
 from tinycomp.runtime.archive import FORMAT
 from tinycomp.runtime.cache import Entry, ModuleCache, size_limit
@@ -65,8 +67,8 @@ _NOT_IN_KEY = frozenset({"dump", "verify", "timeout", "options"})
 """Arguments that do not decide what is made, or stand in the key with their targets."""
 _DEFAULT: tuple[list[str], ...] = (["c"], ["host"], [])
 """Targets that are known without importing them, as long as they have no options."""
-_PIECE = 1 << 18
-"""Bytes that are read and hashed at a time: they stay in the second-level cache."""
+_PIECE = 1 << 24
+"""Bytes that are hashed at a time, each piece by one thread."""
 
 
 def compile_cached(model: Any, target: Any, given: Mapping[str, Any], cache: bool | str | os.PathLike[str]) -> Module:
@@ -141,6 +143,7 @@ class _Wanted:
         targets: Those that are not the C target with its defaults, with the options in force.
         path: The file of the model, if it has one.
         content: What that file held.
+        threads: Threads that may hash files.
     """
 
     key: str
@@ -148,6 +151,7 @@ class _Wanted:
     targets: tuple[Target, ...]
     path: Path | None
     content: _Content | None
+    threads: int
 
     @classmethod
     def of(cls, model: Any, target: Any, given: Mapping[str, Any]) -> _Wanted:
@@ -158,7 +162,8 @@ class _Wanted:
             OSError: If a file that belongs to it cannot be read.
         """
         names, targets = _targets(target, given["options"])
-        path, content, model_about = _model(model)
+        threads = given["threads"] if isinstance(given["threads"], int) else default_threads()
+        path, content, model_about = _model(model, threads)
         isa = default_isa()
         about = {
             "format": [FORMAT, 1],
@@ -175,7 +180,7 @@ class _Wanted:
             "code": [own_stamp().digest, _package("onnx"), np.__version__],
         }
         text = json.dumps(about, sort_keys=True).encode("utf-8", "surrogatepass")
-        return cls(hashlib.sha256(text).hexdigest(), tuple(names), targets, path, content)
+        return cls(hashlib.sha256(text).hexdigest(), tuple(names), targets, path, content, threads)
 
     def key_with(self, checksums: Mapping[str, str]) -> str:
         """Return the second key, for external data with these checksums."""
@@ -186,7 +191,7 @@ class _Wanted:
         if self.path is None:
             return {}
         try:
-            return {name: _external(self.path.parent, name) for name in names}
+            return {name: _external(self.path.parent, name, self.threads) for name in names}
         except (OSError, ValueError):
             return {}
 
@@ -198,7 +203,7 @@ class _Wanted:
             if _state(self.path.stat()) != self.content.state:
                 return None
             files = {} if source.external is None else source.external.files
-            checksums = {name: hashlib.sha256(data.data).hexdigest() for name, data in files.items()}
+            checksums = {name: _digest(data, self.threads) for name, data in files.items()}
             for mapping in mappings_of([data[:] for data in files.values()]):
                 mapping.check()
                 mapping.give_back()
@@ -207,11 +212,11 @@ class _Wanted:
         return checksums
 
 
-def _model(model: Any) -> tuple[Path | None, _Content | None, list[str]]:
+def _model(model: Any, threads: int) -> tuple[Path | None, _Content | None, list[str]]:
     """Return the file of a model, what it holds, and what stands for the model in a key."""
     if isinstance(model, (str, os.PathLike)):
         path = Path(model)
-        content = _read(path)
+        content = _read(path, threads)
         return path, content, ["file", content.digest]
     if isinstance(model, (bytes, bytearray, memoryview)):
         return None, None, ["bytes", hashlib.sha256(model).hexdigest()]
@@ -327,38 +332,55 @@ def _package(name: str) -> str:
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
-def _read(path: Path) -> _Content:
+def _read(path: Path, threads: int = 1) -> _Content:
     """Return what a regular file holds.
 
     Raises:
-        OSError: If it cannot be read.
+        OSError: If it cannot be read, or somebody writes to it meanwhile.
     """
     descriptor = open_regular(path)
     try:
-        return _hashed(descriptor)
+        return _hashed(descriptor, path, threads)
     finally:
         os.close(descriptor)
 
 
-def _external(folder: Path, name: str) -> str:
+def _external(folder: Path, name: str, threads: int) -> str:
     """Return the checksum of a file of external data; it may lie only where importing looks for it.
 
     Raises:
-        OSError: If it cannot be read.
+        OSError: If it cannot be read, or somebody writes to it meanwhile.
     """
     with opened_beneath(folder, PurePosixPath(name).parts) as descriptor:
         if os.fstat(descriptor).st_nlink > 1:
             return ""
-        return _hashed(descriptor).digest
+        return _hashed(descriptor, folder / name, threads).digest
 
 
-def _hashed(descriptor: int) -> _Content:
-    digest, piece = hashlib.sha256(), memoryview(bytearray(_PIECE))
-    state = _state(os.fstat(descriptor))
-    with open(descriptor, "rb", buffering=0, closefd=False) as file:
-        while count := file.readinto(piece):
-            digest.update(piece[:count])
-    return _Content(digest.hexdigest(), state)
+def _hashed(descriptor: int, path: Path, threads: int) -> _Content:
+    state, data = _state(os.fstat(descriptor)), map_file(descriptor, path)
+    digest = _digest(data, threads)
+    try:
+        for mapping in mappings_of([data]):
+            mapping.check()
+    except ModelError as error:
+        raise OSError(errno.EBUSY, "written to while it was read", os.fspath(path)) from error
+    return _Content(digest, state)
+
+
+def _digest(data: NDArray[np.uint8], threads: int) -> str:
+    """Return a hash of bytes: of the hashes of their pieces, which several threads compute if there are many."""
+    pieces = [data[start : start + _PIECE] for start in range(0, data.size, _PIECE)]
+    if min(threads, len(pieces)) < 2:
+        return hashlib.sha256(b"".join(map(_digest_of_piece, pieces))).hexdigest()
+    from concurrent.futures import ThreadPoolExecutor  # imported here: it takes longer than to hash a small model
+
+    with ThreadPoolExecutor(min(threads, len(pieces))) as pool:
+        return hashlib.sha256(b"".join(pool.map(_digest_of_piece, pieces))).hexdigest()
+
+
+def _digest_of_piece(piece: NDArray[np.uint8]) -> bytes:
+    return hashlib.sha256(piece.data).digest()
 
 
 def _state(info: os.stat_result) -> tuple[int, ...]:

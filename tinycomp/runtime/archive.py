@@ -16,6 +16,7 @@ import io
 import json
 import os
 import struct
+import sys
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -37,6 +38,7 @@ from tinycomp.runtime.spec import TensorSpec
 FORMAT = 5
 """Version of the file format; raised when an older reader could misread a newer file."""
 _ZIP_HEADER = 30
+_ASCII: dict[str, Any] = {"metadata_encoding": "ascii"} if sys.version_info >= (3, 11) else {}
 _MANIFEST, _ARRAYS = "manifest.json", "arrays.safetensors"
 
 
@@ -103,7 +105,7 @@ class Archive:
         contents = np.frombuffer(data, np.uint8)
         stream: Any = mapping_of(contents) or io.BytesIO(contents.tobytes())
         try:
-            with zipfile.ZipFile(stream) as file:
+            with _opened(stream) as file:
                 members, digest = _members(file, contents), _fingerprint(file, contents.size)
             manifest = json.loads(members.pop(_MANIFEST).tobytes())
             version = manifest["format"]
@@ -168,10 +170,15 @@ def fingerprint(data: bytes) -> str:
     """
     with damaged("the archive is"):
         try:
-            with zipfile.ZipFile(io.BytesIO(data)) as file:
+            with _opened(io.BytesIO(data)) as file:
                 return _fingerprint(file, len(data))
         except (zipfile.BadZipFile, EOFError, RuntimeError, OSError) as error:
             raise ValueError(error) from error
+
+
+def _opened(stream: Any) -> zipfile.ZipFile:
+    """Open an archive for reading, without importing the encoding that names in zip files have by default."""
+    return zipfile.ZipFile(stream, **_ASCII)
 
 
 def _fingerprint(file: zipfile.ZipFile, size: int) -> str:
