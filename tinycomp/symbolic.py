@@ -31,7 +31,7 @@ import keyword
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -920,6 +920,75 @@ def substitute(value: Size, sizes: Mapping[str, Size]) -> Size:
                 term = term * replaced
         total = total + term
     return total
+
+
+Span = tuple[Size | None, Size | None]
+"""The least and the greatest value of a size, as sizes themselves; None where there is none."""
+
+
+def span(value: Size, free: Set[str]) -> Span:
+    """Return limits of a size that do not depend on the symbols ``free``, which may be any numbers.
+
+    >>> start, stop, n = element("start", 0), element("stop", 0), symbol("n")
+    >>> length = maximum(minimum(stop, n) - maximum(minimum(start, n), 0), 0)
+    >>> span(length, length.symbols - {"n"}), span(start + n, start.symbols)
+    ((0, n), (None, None))
+    """
+    if isinstance(value, int) or value.symbols.isdisjoint(free):
+        return value, value
+    low: Size | None = 0
+    high: Size | None = 0
+    for monomial, factor in value._terms:
+        least, greatest = _monomial_span(monomial, free)
+        if factor < 0:
+            least, greatest = greatest, least
+        low = None if low is None or least is None else low + factor * least
+        high = None if high is None or greatest is None else high + factor * greatest
+    return low, high
+
+
+def _monomial_span(monomial: _Monomial, free: Set[str]) -> Span:
+    if len(monomial) == 1 and monomial[0][1] == 1:
+        return _atom_span(monomial[0][0], free)
+    low: Size | None = 1
+    high: Size | None = 1
+    for atom, power in monomial:
+        least, greatest = _atom_span(atom, free)
+        if least is None or not is_at_least_zero(least):
+            return None, None
+        low = None if low is None else low * product([least] * power)
+        high = None if high is None or greatest is None else high * product([greatest] * power)
+    return low, high
+
+
+def _atom_span(atom: _Atom, free: Set[str]) -> Span:
+    whole = _of_atom(atom)
+    if whole.symbols.isdisjoint(free):
+        return whole, whole
+    if atom.kind == "symbol":
+        return None, None
+    spans = [span(operand, free) for operand in atom.operands]
+    if atom.kind == "//":
+        (low, high), (least, most) = spans
+        if least is None or least != most or not is_positive(least):
+            return None, None
+        return None if low is None else low // least, None if high is None else high // least
+    if atom.kind == "ifzero":
+        spans = spans[1:]
+    lows, highs = [low for low, _ in spans if low is not None], [high for _, high in spans if high is not None]
+    low = minimum(*lows) if len(lows) == len(spans) else None
+    high = maximum(*highs) if len(highs) == len(spans) else None
+    if atom.kind == "min" and highs:
+        high = minimum(*highs)
+    if atom.kind == "max" and lows:
+        low = maximum(*lows)
+    return low, high
+
+
+def is_at_least_zero(value: Size) -> bool:
+    """Tell whether a size is at least 0 whatever the sizes of the run are."""
+    low, _ = bounds(value)
+    return low is not None and low >= 0
 
 
 def _substituted(atom: _Atom, sizes: Mapping[str, Size]) -> Size:

@@ -123,8 +123,9 @@ int32_t tc_program_piece(tc_program *program, int64_t value, const int64_t *abov
 int32_t tc_program_parameter(tc_program *program, int64_t byte, int64_t value, tc_error *error);
 int32_t tc_program_offset(tc_program *program, int32_t operand, int64_t value, tc_error *error);
 /* After an instruction, and in the order of the symbols: one of its operands, an int64 that it writes to the arena, is
- * the size of this symbol, at most the value `most`. Earlier steps may not depend on it, nor may the bytes of buffers
- * and pieces, which are those for the upper bound. Later steps are planned again if it changes. */
+ * the size of this symbol, at most the value `most`; that is -1 for an element of a tensor, which may be any number.
+ * Earlier steps may not depend on it, nor may the bytes of buffers and pieces, which are those for the upper bound.
+ * Later steps are planned again if it changes. */
 int32_t tc_program_finds(tc_program *program, int32_t operand, int64_t symbol, int64_t most, tc_error *error);
 /* An output that is in the arena at the end of a run, because its bytes and dimensions, all of them values, may depend
  * on sizes that instructions determine; the caller provides no memory for it, see tc_context_grown. */
@@ -284,6 +285,10 @@ int32_t tc_pool_threads(const tc_pool *pool);
 /* pool may be NULL. If another thread is using the pool, the run proceeds on the calling thread, with the same bits. */
 int32_t tc_run(const tc_program *program, tc_context *context, tc_pool *pool, void *const *inputs, void *const *outputs,
                tc_error *error);
+/* The same for a caller that asks nobody: with TC_LIMIT it ends where control flow would take more memory than the
+ * context holds. */
+int32_t tc_run_in_room(const tc_program *program, tc_context *context, tc_pool *pool, void *const *inputs,
+                       void *const *outputs, tc_error *error);
 /* seconds: one figure per instruction, overwritten. */
 int32_t tc_run_profiled(const tc_program *program, tc_context *context, tc_pool *pool, void *const *inputs,
                         void *const *outputs, double *seconds, tc_error *error);

@@ -10,7 +10,7 @@
 
 #include "tinycomp.h"
 
-typedef __typeof__(&tc_run) run_function;
+typedef __typeof__(&tc_run_in_room) run_function;
 typedef __typeof__(&tc_context_resize) resize_function;
 typedef __typeof__(&tc_context_value) value_function;
 typedef __typeof__(&tc_context_grown) grown_function;
@@ -500,10 +500,11 @@ static bool objects_read(direct *d) {
 }
 
 /* make(functions, program, pool, owner, contexts, new_context, array_type, empty, inputs, outputs, sources, makers,
- * result_count, symbolic) -> callable. The functions tc_run, tc_context_resize, tc_context_value, tc_context_grown and
- * tc_context_written_bytes, program and pool are addresses, as whole numbers. A dimension of inputs and outputs that is
- * negative is -1 - v for the value v of the program; an output without a shape is one that only a run measures. Each of
- * the makers is a function, and the places among the results of its argument and of what it makes. */
+ * result_count, symbolic) -> callable. The functions tc_run_in_room, tc_context_resize, tc_context_value,
+ * tc_context_grown and tc_context_written_bytes, program and pool are addresses, as whole numbers. A dimension of
+ * inputs and outputs that is negative is -1 - v for the value v of the program; an output without a shape is one that
+ * only a run measures. Each of the makers is a function, and the places among the results of its argument and of what
+ * it makes. */
 static PyObject *direct_make(PyObject *module, PyObject *args) {
   (void)module;
   PyObject *run, *resize, *value, *grown, *written, *program, *pool, *owner, *contexts, *new_context;

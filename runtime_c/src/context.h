@@ -17,6 +17,7 @@ typedef struct tc_supervision {
   int64_t bytes;
   double asked;    /* when, in seconds */
   double deadline; /* likewise, or 0 for none */
+  bool is_closed;  /* whether this run may take no more, and asks for nothing */
 } tc_supervision;
 
 struct tc_context {
@@ -33,6 +34,7 @@ struct tc_context {
   tc_instance sized;           /* of a symbolic program: the instance for the next run */
   int64_t *values;             /* symbols and formulas for the next sizes */
   bool is_sized;               /* whether `sized` is complete */
+  int32_t pending;             /* stage of sizes that steps have determined, of which `sized` does not know yet; or 0 */
   bool is_set_up;              /* whether the setup steps have run for these sizes */
   tc_control_state **controls; /* one per instruction with bodies */
   int64_t control_count;

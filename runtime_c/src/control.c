@@ -118,6 +118,15 @@ static tc_control *control_copy(const tc_control *from) {
   return control;
 }
 
+/* Whether a trip knows its extents before it runs. */
+static bool are_early(const tc_program *inner, const tc_extent *extents, int64_t count) {
+  bool early = true;
+  for (int64_t i = 0; inner->found_count && i < count; i++) {
+    early = early && (extents[i].value < 0 || tc_formulas_stage_of(&inner->formulas, extents[i].value) == 0);
+  }
+  return early;
+}
+
 static bool extents_fit(const tc_program *program, const tc_extent *extents, int64_t count) {
   bool fit = true;
   for (int64_t i = 0; i < count; i++) {
@@ -128,12 +137,13 @@ static bool extents_fit(const tc_program *program, const tc_extent *extents, int
 
 static int32_t check_body(const tc_program *program, const tc_control *control, const tc_body *body, tc_error *error) {
   const tc_program *inner = body->program;
-  if (!inner || !inner->finished || inner->found_count || inner->input_count != body_inputs(control) ||
+  if (!inner || !inner->finished || inner->left_count || inner->input_count != body_inputs(control) ||
       inner->output_count != body_outputs(control)) {
     return tc_error_set(error, TC_INVALID, "a body is not finished, or does not take or give what it must");
   }
   const int64_t symbols = inner->formulas.symbol_count;
-  bool sound = extents_fit(program, body->symbols, symbols) && extents_fit(inner, body->outputs, inner->output_count);
+  bool sound = extents_fit(program, body->symbols, symbols) && extents_fit(inner, body->outputs, inner->output_count) &&
+               are_early(inner, body->outputs, inner->output_count);
   for (int64_t s = 0; control->kind == TC_CONTROL_LOOP && s < symbols; s++) {
     sound = sound && (body->next[s] < 0 || tc_is_value(inner, body->next[s]));
   }
@@ -168,7 +178,8 @@ static int32_t check_control(const tc_program *program, const tc_control *contro
       const tc_growth *growth = &control->growths[result];
       sound = kind == TC_CONTROL_LOOP && growth->rank < TC_MAX_RANK && control->operands[i].space == TC_OUTPUT &&
               control->operands[i].offset == 0 && extents_fit(program, growth->first, growth->rank) &&
-              extents_fit(control->bodies[0].program, growth->dims, growth->rank);
+              extents_fit(control->bodies[0].program, growth->dims, growth->rank) &&
+              are_early(control->bodies[0].program, growth->dims, growth->rank);
     }
     sound = sound &&
             (i >= leading(control) || control->operands[i].space == TC_NONE ||
@@ -288,7 +299,9 @@ typedef struct tc_control_call {
 /* Takes so many more bytes, or gives some back, if that is allowed. */
 static int32_t take(const tc_control_call *run, int64_t bytes) {
   tc_supervision *supervision = run->context->supervisor;
-  if (bytes > 0 && supervision->permits && !supervision->permits(supervision->owner, supervision->bytes + bytes)) {
+  const bool asks = bytes > 0 && supervision->permits && !supervision->is_closed;
+  if ((bytes > 0 && supervision->is_closed) ||
+      (asks && !supervision->permits(supervision->owner, supervision->bytes + bytes))) {
     return tc_error_set(run->error, TC_LIMIT, "control flow may not take %lld bytes more", (long long)bytes);
   }
   supervision->bytes += bytes;
@@ -299,8 +312,9 @@ static int32_t take(const tc_control_call *run, int64_t bytes) {
 static int32_t go_on(const tc_control_call *run) {
   static const double INTERVAL = 0.05;
   tc_supervision *supervision = run->context->supervisor;
-  const double now = supervision->permits ? tc_seconds_now() : 0;
-  if (supervision->permits && now - supervision->asked > INTERVAL) {
+  const bool asks = supervision->permits && !supervision->is_closed;
+  const double now = asks ? tc_seconds_now() : 0;
+  if (asks && now - supervision->asked > INTERVAL) {
     supervision->asked = now;
     if (!supervision->permits(supervision->owner, supervision->bytes)) {
       return tc_error_set(run->error, TC_LIMIT, "the loop may not go on");
@@ -335,7 +349,13 @@ static int32_t reserve_bytes(const tc_control_call *run, tc_buffer *buffer, int6
   return TC_OK;
 }
 
-/* Makes a body ready for its sizes; they depend on data, so that it is the run that fails. */
+/* Sizes of bodies depend on data, so that it is the run that fails. */
+static int32_t because_of_data(const tc_control_call *run) {
+  run->error->code = run->error->code == TC_INVALID ? TC_FAILED : run->error->code;
+  return run->error->code;
+}
+
+/* Makes a body ready for its sizes. */
 static int32_t resize_body(const tc_control_call *run, int b) {
   tc_context *inner = run->state->contexts[b];
   const int64_t *symbols = run->state->symbols[b];
@@ -351,10 +371,17 @@ static int32_t resize_body(const tc_control_call *run, int b) {
     tc_context_resize(inner, symbols, true, run->error);
   }
   if (run->error->code) {
-    run->error->code = run->error->code == TC_INVALID ? TC_FAILED : run->error->code;
-    return run->error->code;
+    return because_of_data(run);
   }
   return TC_OK;
+}
+
+/* Runs a body, whose own instructions may find out sizes that it does not work for. */
+static int32_t run_body(const tc_control_call *run, int b) {
+  const tc_control_state *state = run->state;
+  return tc_run_entered(state->contexts[b], run->pool, state->inputs, state->outputs, NULL, run->error)
+             ? because_of_data(run)
+             : TC_OK;
 }
 
 /* The most bytes that a body touches of a buffer: over sizes, what its steps were checked against. */
@@ -440,7 +467,7 @@ static int32_t run_if(const tc_control_call *run) {
     run->state->outputs[r] = run->pointers[operand];
     tc_clear_output(run->state->contexts[b], r, run->pointers[operand], bytes);
   }
-  return tc_run_entered(run->state->contexts[b], run->pool, run->state->inputs, run->state->outputs, NULL, run->error);
+  return run_body(run, b);
 }
 
 /* Where the row of this trip goes. */
@@ -594,8 +621,7 @@ static int32_t run_loop(const tc_control_call *run) {
     if (bytes != sizeof(goes_on)) {
       return tc_error_set(run->error, TC_FAILED, "the condition has %lld bytes", (long long)bytes);
     }
-    if (place_results(run, trip) ||
-        tc_run_entered(state->contexts[0], run->pool, state->inputs, state->outputs, NULL, run->error)) {
+    if (place_results(run, trip) || run_body(run, 0)) {
       return run->error->code;
     }
     advance(run);

@@ -291,7 +291,7 @@ static void expect_most(const tc_program *program, int64_t *values) {
     for (int64_t s = 0; s < program->step_count; s++) {
       const tc_step *step = &program->own.steps[s];
       if (step->finds) {
-        values[step->symbol] = values[step->most];
+        values[step->symbol] = step->most < 0 ? 0 : values[step->most];
       }
     }
   }
@@ -490,11 +490,11 @@ static void run_step(tc_task *task, tc_pool *pool) {
   }
 }
 
-/* Plans the steps again that come after one that has determined a size. */
-static int32_t refinish_behind(const tc_program *program, tc_context *context, int64_t found_by, tc_error *error) {
+/* Plans the steps from one on again, because steps before it have determined sizes. */
+static int32_t refinish_from(const tc_program *program, tc_context *context, int64_t first, tc_error *error) {
   tc_instance *sized = &context->sized;
   tc_fill_tables(program, sized);
-  for (int64_t s = found_by + 1; s < program->step_count; s++) {
+  for (int64_t s = first; s < program->step_count; s++) {
     tc_step *step = &sized->steps[s];
     if (step->depends && changes(program, context, step)) {
       if (tc_refinish_step(program, sized, s, error)) {
@@ -513,32 +513,47 @@ static int32_t refinish_behind(const tc_program *program, tc_context *context, i
   return TC_OK;
 }
 
-/* Takes over the size that a step has determined. */
-static int32_t take_size(tc_context *context, int64_t found_by, void *const *inputs, void *const *outputs,
-                         tc_error *error) {
+/* Elements of tensors that serve as sizes are no further from 0: beyond all memory, with room for arithmetic. */
+static const int64_t FARTHEST = (int64_t)1 << 40;
+
+/* Notes the size that a step has determined. Behind elements, steps are planned again before the first one that depends
+ * on them, so that those that are read one after the other make one plan. */
+static int32_t take_size(tc_context *context, int64_t found_by, tc_error *error) {
   const tc_program *program = context->program;
   const tc_formulas *formulas = &program->formulas;
   const tc_step *step = &context->sized.steps[found_by];
-  const int64_t size = *(const int64_t *)context->pointers[step->first_pointer + step->found_operand];
-  const int64_t most = context->sized.values[step->most];
-  if (size < 0 || size > most) {
+  int64_t size = *(const int64_t *)context->pointers[step->first_pointer + step->found_operand];
+  const int64_t most = step->most < 0 ? FARTHEST : context->sized.values[step->most];
+  if (step->most < 0) {
+    size = tc_max(tc_min(size, FARTHEST), -FARTHEST);
+  } else if (size < 0 || size > most) {
     tc_error_set(error, TC_FAILED, "it found a size of %lld, not one from 0 to %lld", (long long)size, (long long)most);
     return tc_step_locate(error, found_by, step);
   }
-  const bool is_known =
-      size == context->sized.values[step->symbol]; /* the upper bound, or the size of an earlier run */
-  memcpy(context->values, context->sized.values, (size_t)tc_formulas_values(formulas) * sizeof(int64_t));
+  if (!context->pending) {
+    memcpy(context->values, context->sized.values, (size_t)formulas->symbol_count * sizeof(int64_t));
+  }
   context->values[step->symbol] = size;
+  context->pending = tc_formulas_stage_of(formulas, step->symbol);
+  return TC_OK;
+}
+
+/* Makes the steps from one on ready for the sizes that those before it have determined. */
+static int32_t take_over(tc_context *context, int64_t first, void *const *inputs, void *const *outputs,
+                         tc_error *error) {
+  const tc_program *program = context->program;
+  const size_t symbols = (size_t)program->formulas.symbol_count * sizeof(int64_t);
+  const int32_t stage = context->pending;
+  /* The upper bounds, or the sizes of an earlier run: only conditions have to be checked. */
+  const bool is_known = !memcmp(context->values, context->sized.values, symbols);
+  context->pending = 0;
   context->is_sized = is_known; /* until all steps are ready */
   error->code = TC_OK;
-  if (tc_formulas_evaluate(formulas, context->values, tc_formulas_stage_of(formulas, step->symbol), error)) {
+  if (tc_formulas_evaluate(&program->formulas, context->values, stage, error) || is_known) {
     return error->code;
   }
-  if (is_known) { /* only the conditions had to be checked */
-    return TC_OK;
-  }
   exchange_values(context);
-  if (refinish_behind(program, context, found_by, error) ||
+  if (refinish_from(program, context, first, error) ||
       tc_find_more_holes(program, &context->sized, context->arena, error)) {
     return error->code;
   }
@@ -607,9 +622,13 @@ static int32_t run_steps(tc_context *context, tc_pool *pool, void *const *inputs
   poison(context, outputs);
 #endif
   tc_clear_arena(tc_instance_of(context), context->arena);
+  context->pending = 0; /* an earlier run may have failed */
   for (int64_t s = context->is_set_up ? program->setup_count : 0; s < program->step_count; s++) {
     const double start = seconds ? tc_seconds_now() : 0;
     task.step = &steps[s];
+    if (context->pending && task.step->late && take_over(context, s, inputs, outputs, error)) {
+      return error->code;
+    }
     if (task.step->control) {
       if (tc_control_run(context, task.step, pool, error)) {
         return tc_step_locate(error, s, task.step);
@@ -626,10 +645,17 @@ static int32_t run_steps(tc_context *context, tc_pool *pool, void *const *inputs
       return tc_error_set(error, message == time_is_up ? TC_LIMIT : TC_FAILED, "instruction %lld (%s): %.200s",
                           (long long)s, tc_step_name(task.step), message);
     }
-    if (task.step->finds && take_size(context, s, inputs, outputs, error)) {
+    if (task.step->finds && take_size(context, s, error)) {
+      return error->code;
+    }
+    /* A count says how much of a buffer has been written, which a step may read that does not depend on it. */
+    if (task.step->finds && task.step->most >= 0 && take_over(context, s + 1, inputs, outputs, error)) {
       return error->code;
     }
     context->is_set_up = context->is_set_up || s + 1 >= program->setup_count;
+  }
+  if (context->pending && take_over(context, program->step_count, inputs, outputs, error)) {
+    return error->code;
   }
   return leave_outputs(program, context, error);
 }
@@ -657,6 +683,14 @@ int32_t tc_run_profiled(const tc_program *program, tc_context *context, tc_pool 
 int32_t tc_run(const tc_program *program, tc_context *context, tc_pool *pool, void *const *inputs, void *const *outputs,
                tc_error *error) {
   return tc_run_profiled(program, context, pool, inputs, outputs, NULL, error);
+}
+
+int32_t tc_run_in_room(const tc_program *program, tc_context *context, tc_pool *pool, void *const *inputs,
+                       void *const *outputs, tc_error *error) {
+  context->supervision.is_closed = true;
+  const int32_t status = tc_run(program, context, pool, inputs, outputs, error);
+  context->supervision.is_closed = false;
+  return status;
 }
 
 int32_t tc_context_grown(const tc_context *context, int32_t output, tc_grown *grown) {

@@ -562,8 +562,9 @@ static int32_t check_stages(tc_program *program, tc_error *error) {
   }
   int32_t stage = 0;
   for (int64_t s = 0; s < program->step_count; s++) {
-    const tc_step *step = &program->own.steps[s];
+    tc_step *step = &program->own.steps[s];
     for (int64_t i = step->first_fixup; i < step->first_fixup + step->fixup_count; i++) {
+      step->late = step->late || !is_known(program, program->fixups[i].value, 0);
       if (!is_known(program, program->fixups[i].value, stage)) {
         tc_error_set(error, TC_INVALID, "it depends on a size that is found out later");
         return tc_step_locate(error, s, step);

@@ -375,7 +375,7 @@ int32_t tc_program_finds(tc_program *program, int32_t operand, int64_t symbol, i
   if (!is_open(program) || !step || step->control || step->finds || operand < 0 || operand >= step->operand_count ||
       tc_role(tc_kernel_infos[step->kernel].signature[operand]) != 'o' || step->operands[operand].space != TC_ARENA ||
       symbol != program->formulas.symbol_count - program->found_count + program->find_count ||
-      program->find_count >= program->found_count || !tc_is_value(program, most)) {
+      program->find_count >= program->found_count || (most != -1 && !tc_is_value(program, most))) {
     return tc_error_set(error, TC_INVALID, "the last instruction finds out no symbol %lld in operand %d",
                         (long long)symbol, operand);
   }

@@ -24,9 +24,10 @@ typedef struct tc_step {
   int32_t kernel;
   int32_t operand_count;
   tc_operand *operands;
+  bool late;             /* a part of it follows from what an earlier one determines */
   bool finds;            /* it determines a size, to which the next three fields belong */
   int32_t found_operand; /* receives the size */
-  int64_t symbol, most;  /* values: the size, and its upper bound */
+  int64_t symbol, most;  /* values: the size, and its upper bound, or -1 */
   void *params;
   tc_control *control;   /* of a step that runs bodies and has no kernel; otherwise NULL */
   int64_t control_index; /* its number among such steps */

@@ -273,15 +273,6 @@ static void note_counted(tc_walk *walk, tc_stretch segments, tc_stretch counts) 
 
 static bool is_memory(const tc_operand *operand) { return operand->space == TC_ARENA || operand->space == TC_OUTPUT; }
 
-/* Whether a part of the step follows from what an earlier one finds out. */
-static bool is_late(const tc_program *program, const tc_step *step) {
-  bool late = false;
-  for (int64_t i = step->first_fixup; program->found_count && i < step->first_fixup + step->fixup_count; i++) {
-    late = late || tc_formulas_stage_of(&program->formulas, program->fixups[i].value) > 0;
-  }
-  return late;
-}
-
 static bool is_written(const tc_step *step, int32_t operand) {
   return step->control ? operand >= step->operand_count - step->control->results
                        : tc_role(tc_kernel_infos[step->kernel].signature[operand]) == 'o';
@@ -348,7 +339,7 @@ static void go_through_written(tc_walk *walk, const tc_step *step, int32_t opera
 
 static void go_through(tc_walk *walk, int64_t index, const tc_step *step) {
   const tc_reach *reaches = &walk->instance->reaches[step->first_pointer];
-  const bool late = is_late(walk->program, step), is_setup = index < walk->program->setup_count;
+  const bool late = step->late, is_setup = index < walk->program->setup_count;
   enum { READ, WRITE, COUNT };
   for (int turn = READ; turn <= COUNT; turn++) {
     for (int32_t i = 0; i < step->operand_count; i++) {

@@ -169,6 +169,15 @@ def one_found() -> Draft:
     return draft.append(COPY, [(ARENA,), (INPUT,)]).tell("finds", 0, 0, 1).finish(8)
 
 
+def leaving() -> Draft:
+    """A finished program whose result lies in its arena."""
+    draft = Draft((1, 0), 1).tell("formula", CONSTANT_FORMULA, 8, 0, 0)
+    draft.tell("buffer_size", INPUT, 0, 1).tell("piece", 1, NOTHING, 0).append(COPY, [(ARENA,), (INPUT,)])
+    place = ffi.new("tc_operand *", {"space": ARENA})
+    draft.kept.append(place)
+    return draft.tell("leaves", 0, place, 1, 0, NOTHING).finish(8)
+
+
 def branching() -> Draft:
     """A program over sizes with an instruction that is control flow."""
     return sized().control()
@@ -276,6 +285,7 @@ CALLS: list[tuple[Callable[[], Draft], str, tuple[Any, ...], str]] = [
     (finding, "finds", (0, 2, 0), FINDS_NOTHING),
     (lambda: finding(0), "finds", (0, 1, 0), FINDS_NOTHING),
     (finding, "finds", (0, 1, 4), FINDS_NOTHING),
+    (finding, "finds", (0, 1, -2), FINDS_NOTHING),
     (tabled, "word", (-FAR, 0, 0), NO_WORD),
     (tabled, "word", (FAR, 0, 0), NO_WORD),
     (tabled, "word", (0, -1, 0), NO_WORD),
@@ -352,7 +362,7 @@ NO_BODY = "a body is not finished, or does not take or give what it must"
         (static, (), {"carried": 1}, NO_CONTROL),
         (static, (None,), {}, NO_BODY),
         (static, (copied,), {}, NO_BODY),
-        (static, (one_found,), {}, NO_BODY),
+        (static, (leaving,), {}, NO_BODY),
         (static, (lambda: Draft(None, 2).append().finish(),), {}, NO_BODY),
         (static, (lambda: Draft(None, 1, 2).append().finish(),), {}, NO_BODY),
     ],
@@ -397,6 +407,7 @@ NO_SIZE = "an operand has no size, or there is no such value"
 
 def test_control_flow_that_is_accepted() -> None:
     sized().control([body(), body()], symbols=[(0, 0)], outputs=[(1, 0)])
+    static().control([one_found(), one_found()], symbols=[(-1, 0)], outputs=[(1, 0)])
     sized().control([looped_over_sizes()], **LOOPED | {"symbols": [(0, 0)], "next": [1]})
     static().control([looped()], **GROWN, growths=[(1, [(-1, 8)], [(-1, 8)])])
 
@@ -408,6 +419,7 @@ def test_control_flow_that_is_accepted() -> None:
         (static, (body, body), {"symbols": [(-1, MOST + 1)]}, NO_BODY_VALUE),
         (static, (body, body), {"outputs": [(2, 0)]}, NO_BODY_VALUE),
         (static, (body, body), {"outputs": [(-1, MOST + 1)]}, NO_BODY_VALUE),
+        (static, (one_found, one_found), {"symbols": [(-1, 0)], "outputs": [(0, 0)]}, NO_BODY_VALUE),
         (static, (looped_over_sizes,), LOOPED | {"next": [4]}, NO_BODY_VALUE),
         (static, (), {"nbytes": [1, 8, (0, 0)]}, NO_SIZE),
         (static, (), {"nbytes": [1, 8, MOST + 1]}, NO_SIZE),

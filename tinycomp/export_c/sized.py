@@ -177,6 +177,7 @@ class SizedRegion:
         self._found: dict[str, str] = {}
         for call in program.instructions:
             if call.found is not None:
+                assert call.found.most is not None, "elements are found in bodies alone"
                 found = self._found[call.found.symbol] = f"{call.found.symbol} in region {number}"
                 ranges.found[found] = 0, ranges.most(self._at(call.found.most), call.found.symbol, where)
                 self._sizes[call.found.symbol] = symbol(found)
@@ -237,7 +238,7 @@ class SizedRegion:
                 steps += self._begun(operand, call)
             steps.append(self._call(number, call))
             self._keep([self._place(operand) for operand in call.operands])
-            if call.found is not None:
+            if call.found is not None and call.found.most is not None:
                 name = self._found[call.found.symbol]
                 place = self._place(call.operands[call.found.operand])
                 steps.append(Find(name, place, self._at(call.found.most)))

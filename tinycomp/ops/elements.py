@@ -12,10 +12,11 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from tinycomp.errors import TypeInferenceError
-from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
+from tinycomp.ir.proto import NUMBER_BY_DTYPE
 from tinycomp.ir.types import TensorType, tensor
 from tinycomp.ops import contents
-from tinycomp.ops.typing import infer_node_types
+from tinycomp.ops.typing import infer_node_types, retype
 from tinycomp.symbolic import Expression, element, has_elements, product
 
 MOST = 8
@@ -100,6 +101,45 @@ def element_sources(nodes: Iterable[Node]) -> dict[Value, frozenset[str]]:
     for name in sorted(needed & sources.keys()):
         found[sources[name]] = found.get(sources[name], frozenset()) | {name}
     return found
+
+
+def read_elements(graph: Graph, prefix: str) -> frozenset[str]:
+    """Let nodes of the graph of a body read elements that decide sizes, wherever they are computed.
+
+    Every value that holds such elements is read by a node ``Elements``, behind which they have names.
+
+    Args:
+        graph: The graph, whose inputs have sizes; the types behind new nodes are inferred again.
+        prefix: What names begin with.
+
+    Returns:
+        The names.
+
+    Raises:
+        TypeInferenceError: If operands no longer fit their operators.
+    """
+    names: set[str] = set()
+    while sources := element_sources(graph.nodes):
+        for value, found in sources.items():
+            places = sorted(int(name[name.rindex("[") + 1 : -1]) for name in found)
+            wide = [] if value.dtype == "int64" else [_widened(graph, value)]
+            name = graph.fresh(f"{prefix}{value.name}")
+            read = graph.add(
+                "Elements", [value, *wide], {"places": places}, domain=TINYCOMP, version=1, outputs=[name],
+                at=value.producer,
+            )  # fmt: skip
+            others = [user for user in value.users if user is not read and user.output not in wide]
+            for user in others:
+                for place, operand in enumerate(user.inputs):
+                    if operand is value:
+                        graph.set_input(user, place, read.output)
+            names |= {f"{name}[{place}]" for place in places}
+        retype(graph, [value.type for value in graph.inputs])
+    return frozenset(names)
+
+
+def _widened(graph: Graph, value: Value) -> Value:
+    return graph.add("Cast", [value], {"to": NUMBER_BY_DTYPE["int64"]}, at=value.producer).output
 
 
 def _cone(wanted: Iterable[Value]) -> list[Node]:

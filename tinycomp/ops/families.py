@@ -30,7 +30,7 @@ FAMILIES = MappingProxyType({
         Compress Gather GatherElements GatherND NonZero OneHot Scatter ScatterElements ScatterND TensorScatter Unique
         tinycomp::GroupSlices
     """,
-    "internal": "tinycomp::Relayout tinycomp::StopFusion",
+    "internal": "tinycomp::Elements tinycomp::Relayout tinycomp::StopFusion",
     "loss": "NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss",
     "maps": """
         ai.onnx.ml::CastMap ai.onnx.ml::CategoryMapper ai.onnx.ml::DictVectorizer ai.onnx.ml::LabelEncoder

@@ -1,12 +1,19 @@
-"""Operators of tinycomp's own: they compute nothing, and say how a tensor lies in memory or where fusion stops."""
+"""Operators of tinycomp's own that compute nothing.
+
+They say how a tensor lies in memory, which of its elements are sizes, or where fusion stops.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from tinycomp.ir.graph import Node
 from tinycomp.ir.types import Type, tensor
 from tinycomp.ops.record import OpFamily
+from tinycomp.symbolic import element
 
 FAMILY = OpFamily("internal")
 
@@ -24,6 +31,22 @@ def relayout(x: Any, *, layout: str) -> Any:
 
 def _same_type(node: Node) -> list[Type]:
     return [node.operand(0).type]
+
+
+def _read_type(node: Node) -> list[Type]:
+    named = {element(node.output.name, place): place for place in node.attrs["places"]}
+    type_, held = tensor(node.operand(0).type), node.operand(0).contents
+    contents = list(held or [None] * math.prod(type_.static_shape or ()))
+    for size, place in named.items():
+        contents[place] = size
+    return [dataclasses.replace(type_, contents=tuple(contents))]
+
+
+@FAMILY.op("Elements", domain="tinycomp", type_rule=_read_type)
+def elements(x: Any, wide: Any = None, *, places: Sequence[int]) -> Any:
+    """Return ``x``, of which the elements at these places are sizes from here on; ``wide`` is ``x`` as int64."""
+    del wide, places
+    return x
 
 
 @FAMILY.op("StopFusion", domain="tinycomp", traits={"structural", "cheap", "elementwise"}, type_rule=_same_type)

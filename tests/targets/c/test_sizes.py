@@ -377,9 +377,9 @@ def test_one_program_serves_all_sizes_of_a_model(name: str, programs: list[str])
 ELSEWHERE = {
     "GroupQueryAttention", "If", "Loop", "Relayout", "c.qconv_scaled", "c.qdense_scaled", "Identity", "TreeEnsemble",
     "TreeEnsembleClassifier", "TreeEnsembleRegressor", "GridSample", "RoiAlign", "Distances", "PairwiseCoupling",
-    "Col2Im", "Det", "Dropout", "GroupSlices", "MaxPoolIndices", "RandomNormal", "RandomNormalLike", "RandomUniform",
-    "RandomUniformLike", "SampleCells", "TfIdfVectorizer", "c.qavgpool", "c.qresize", "c.qsoftmax", "LabelEncoder",
-    "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "Tokenizer",
+    "Col2Im", "Det", "Dropout", "Elements", "GroupSlices", "MaxPoolIndices", "RandomNormal", "RandomNormalLike",
+    "RandomUniform", "RandomUniformLike", "SampleCells", "TfIdfVectorizer", "c.qavgpool", "c.qresize", "c.qsoftmax",
+    "LabelEncoder", "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "Tokenizer",
 }  # fmt: skip
 """What comes with others in these tests, or is tested with symbolic sizes in a file of its own."""
 

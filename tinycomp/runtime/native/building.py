@@ -191,6 +191,9 @@ def _control_call(
             else -1
             for i, axis in sources
         ]
+        # What instructions of the body find out has no value before.
+        first += [(-1, 0)] * len(program.found)
+        following += [-1] * len(program.found)
         outputs = [body.extent(product(o.shape) * array_dtype(o.dtype).itemsize) for o in program.outputs]
         bodies.append(Body(inside, first, following, outputs))
     for index, result in enumerate(control.results):
@@ -303,7 +306,8 @@ class Sizes:
                 self.builder.tell("parameter", byte, self.value(value))
         self.describe_offsets(call)
         if call.found is not None:
-            found, most = self.value(symbol(call.found.symbol)), self.value(call.found.most)
+            found = self.value(symbol(call.found.symbol))
+            most = -1 if call.found.most is None else self.value(call.found.most)
             self.builder.tell("finds", call.found.operand, found, most)
 
     def describe_offsets(self, call: Instruction) -> None:
@@ -320,7 +324,8 @@ class Sizes:
         """
         with expecting(expected_sizes(spec.shape for spec in self.program.inputs)):
             sizes = [typical(symbol(name)) for name in self.program.symbols]
-            sizes += [typical(call.found.most) for call in self.program.instructions if call.found is not None]
+            found = [call.found for call in self.program.instructions if call.found is not None]
+            sizes += [0 if each.most is None else typical(each.most) for each in found]
         self.dims = {
             dim: self.value(dim)
             for index, spec in enumerate((*self.program.outputs, *self.program.inputs))

@@ -16,7 +16,9 @@ from tinycomp.symbolic import Size
 
 _direct: Any = importlib.import_module("tinycomp.runtime._direct")
 
-_FUNCTIONS = ("tc_run", "tc_context_resize", "tc_context_value", "tc_context_grown", "tc_context_written_bytes")
+_FUNCTIONS = (
+    "tc_run_in_room", "tc_context_resize", "tc_context_value", "tc_context_grown", "tc_context_written_bytes",
+)  # fmt: skip
 """What the short way calls in the C runtime."""
 
 Direct = Callable[..., "list[Array] | None"]
@@ -30,7 +32,10 @@ def make_direct(
     native: NativeProgram, reads: Sequence[int], writes: Sequence[int],
     objects: Sequence[tuple[MakeObjects, int, int]] = (), count: int | None = None,
 ) -> Direct | None:  # fmt: skip
-    """Return a direct call of a program, or None if there is none; it supports neither timeouts nor control flow.
+    """Return a direct call of a program, or None if there is none; it supports no timeouts.
+
+    A run whose control flow needs more memory than an earlier one ends, and the caller takes the longer way, which asks
+    for it.
 
     Args:
         native: The program.
@@ -40,8 +45,6 @@ def make_direct(
         count: How many of the first places a call returns; by default all.
     """
     program = native.program
-    if any(call.control is not None for call in program.instructions):
-        return None
     extends = {target: source for source, target in program.in_place}
     inputs = [
         (place, -1, _format(array_dtype(spec.dtype)), _in_values(native, spec.shape))

@@ -644,6 +644,12 @@ class NativeProgram:
         call, message = _failed(self.program, message)
         if call is None or error.code != lib.TC_FAILED:
             raise_error(error, self.program.name)
+        failed = _CONDITION.match(message)
+        bodies = () if failed is None or call.control is None else call.control.bodies
+        if failed is not None and bodies:  # of one of the bodies, which the runtime does not name
+            broken = [body.conditions[int(failed[1])] for body in bodies if int(failed[1]) < len(body.conditions)]
+            where = " or ".join([f"node {each.node}" for each in broken])
+            raise ExecutionError(" or ".join([each.text for each in broken]), where=f"{self.program.name}, {where}")
         raise ExecutionError(
             message,
             where=f"{self.program.name}, node {' + '.join(call.source) or call.kernel} ({call.kernel})",

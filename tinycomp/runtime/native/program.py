@@ -75,15 +75,16 @@ class Found:
     Args:
         symbol: The name of the size in expressions.
         operand: The operand of the instruction that receives the size, an int64 in the arena.
-        most: An upper bound, which depends only on the sizes of the inputs.
+        most: An upper bound, which depends only on the sizes of the inputs; None for an element of a tensor, which may
+            be any number.
     """
 
     symbol: str
     operand: int
-    most: Size
+    most: Size | None
 
     def __str__(self) -> str:
-        return f"finds {self.symbol} <= {self.most}"
+        return f"finds {self.symbol}" if self.most is None else f"finds {self.symbol} <= {self.most}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -603,14 +604,14 @@ def _instruction_to_dict(call: Instruction) -> dict[str, Any]:
 
 
 def _found_to_list(found: Found) -> list[Any]:
-    return [found.symbol, found.operand, _size_to_json(found.most)]
+    return [found.symbol, found.operand, None if found.most is None else _size_to_json(found.most)]
 
 
 def _found_from_list(data: Sequence[Any], operands: int) -> Found:
     symbol, operand, most = data
     if not isinstance(symbol, str) or not 0 <= int(operand) < operands:
         raise ValueError(f"a size {symbol!r} in operand {operand}")
-    return Found(symbol, int(operand), _size_from_json(most))
+    return Found(symbol, int(operand), None if most is None else _size_from_json(most))
 
 
 def _control_to_dict(control: Control) -> dict[str, Any]:

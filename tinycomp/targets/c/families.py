@@ -28,7 +28,7 @@ FAMILIES = MappingProxyType({
     "ops.matmul": "Gemm MatMul",
     "ops.movement": """
         BitCast Concat ConstantOfShape DepthToSpace Expand EyeLike Flatten Identity Pad Range Reshape Shape Size Slice
-        SpaceToDepth Split Squeeze Tile Transpose Trilu Unsqueeze tinycomp::Relayout tinycomp::Sizes
+        SpaceToDepth Split Squeeze Tile Transpose Trilu Unsqueeze tinycomp::Elements tinycomp::Relayout tinycomp::Sizes
     """,
     "ops.ngrams": "TfIdfVectorizer",
     "ops.norm": """

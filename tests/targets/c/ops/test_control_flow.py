@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tinycomp
 from tests.host_only import DOMAIN, NAME, QUALIFIED
-from tinycomp.errors import ExecutionError
+from tinycomp.errors import ExecutionError, MemoryLimitError
 from tinycomp.runtime.module import Module
 from tinycomp.runtime.native.executor import NativeProgram
 from tinycomp.runtime.native.program import Program
@@ -293,10 +295,137 @@ def test_outputs_of_unknown_size_are_written_where_the_caller_wants_them():
         native.run(inputs, small)
 
 
-REFUSED = [
-    ("", "NonZero", "how many rows a value has depends on data"),
-    (DOMAIN, NAME, f"no rule for {QUALIFIED}"),
+def bags(dtype: int = L) -> onnx.ModelProto:
+    """Sums of bags of rows, as exporters write them: every trip takes a slice between two offsets."""
+    body = graph(
+        [node("Gather", "starts i", "start", axis=0), node("Gather", "ends i", "end", axis=0),
+         node("Unsqueeze", "start zero", "first"), node("Unsqueeze", "end zero", "last"),
+         node("Slice", "places first last zero_axis", "some"), node("Gather", "table some", "rows", axis=0),
+         node("ReduceSum", "rows zero", "row", keepdims=0), GOES_ON],
+        HEAD, [("c2", B, []), ("row", F, [4])], table=floats(10, 4), zero=np.array([0]),
+        zero_axis=np.array([0], helper.tensor_dtype_to_np_dtype(dtype)),
+    )  # fmt: skip
+    return model(
+        [node("Loop", "n true", "sums", body=body)],
+        [("starts", dtype, ["bags"]), ("ends", dtype, ["bags"]), ("places", L, ["places"]), ("n", L, [])],
+        [("sums", F, ["bags", 4])], true=np.array(True),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [L, TensorProto.INT32], ids=["int64", "int32"])
+def test_elements_that_a_body_computes_are_sizes_there(dtype: int, tmp_path: Path):
+    offsets = helper.tensor_dtype_to_np_dtype(dtype)
+    places = np.random.default_rng(1).integers(0, 10, 30)
+    edges = [[0, 4, 9], [4, 9, 30]], [[0, 0, 5, 5], [4, 0, 3, 99]], [[-4, -99, 29], [30, -28, -1]], [[], []]
+    feeds = [
+        {"starts": np.array(starts, offsets), "ends": np.array(ends, offsets), "places": places, "n": len(starts)}
+        for starts, ends in edges
+    ]
+    module = check(bags(dtype), *feeds)
+    module.save(tmp_path / "bags.tcm")
+    loaded = tinycomp.load(tmp_path / "bags.tcm")
+    arrays = {name: np.asarray(value) for name, value in feeds[1].items()}
+    np.testing.assert_array_equal(loaded.run(arrays)["sums"], module.run(arrays)["sums"])
+
+
+def test_the_number_of_a_trip_bounds_a_slice():
+    """The trip reads what comes before its own row, and the next trip finds other sizes."""
+    body = graph(
+        [node("Unsqueeze", "i zero", "end"), node("Slice", "x zero end zero", "before"),
+         node("ReduceMax", "before zero", "most", keepdims=0), node("ReduceSum", "before zero", "sum", keepdims=0),
+         node("Add", "most sum", "new"), node("Add", "s sum", "s2"), GOES_ON],
+        [*HEAD, ("s", F, [3])], [("c2", B, []), ("s2", F, [3]), ("new", F, [3])], zero=np.array([0]),
+    )  # fmt: skip
+    proto = model(
+        [node("Loop", "n - s0", "last rows", body=body)], [("x", F, ["t", 3]), ("s0", F, [3]), ("n", L, [])],
+        [("last", F, [3]), ("rows", F, ["n", 3])],
+    )  # fmt: skip
+    check(proto, *[{"x": floats(t, 3), "s0": floats(3, seed=1), "n": n} for t, n in ((5, 5), (5, 8), (2, 0), (7, 3))])
+
+
+def test_rows_are_counted_in_a_body():
+    body = graph(
+        [node("Greater", "x s", "more"), node("NonZero", "more", "at"), node("Squeeze", "at zero", "places"),
+         node("Gather", "x places", "chosen"), node("ReduceSum", "chosen zero", "sum", keepdims=0),
+         node("Sub", "s fall", "s2"), GOES_ON],
+        [*HEAD, ("s", F, [])], [("c2", B, []), ("s2", F, []), ("sum", F, [])], zero=np.array([0]),
+        fall=np.float32(0.5),
+    )  # fmt: skip
+    proto = model(
+        [node("Loop", "n - s0", "last sums", body=body)], [("x", F, ["t"]), ("s0", F, []), ("n", L, [])],
+        [("last", F, []), ("sums", F, ["n"])],
+    )  # fmt: skip
+    check(proto, *[{"x": floats(t), "s0": np.float32(1), "n": 5} for t in (40, 3, 0, 300)])
+
+
+def test_a_body_in_a_body_has_the_sizes_that_the_outer_one_finds():
+    then = graph([node("ReduceSum", "part zero", "a", keepdims=0)], [], [("a", F, [3])], zero=np.array([0]))
+    otherwise = graph(
+        [node("Slice", "part one most zero", "rest"), node("ReduceMax", "rest zero", "b0", keepdims=0),
+         node("Max", "b0 floor", "b")],
+        [], [("b", F, [3])], zero=np.array([0]), one=np.array([1]), most=np.array([99]),
+        floor=np.float32(-9),
+    )  # fmt: skip
+    body = graph(
+        [node("Gather", "ends i", "end"), node("Unsqueeze", "end zero", "last"),
+         node("Slice", "x zero last zero", "part"), node("Less", "end four", "few"),
+         node("If", "few", "row", then_branch=then, else_branch=otherwise), GOES_ON],
+        HEAD, [("c2", B, []), ("row", F, [3])], zero=np.array([0]), four=np.int64(4),
+    )  # fmt: skip
+    proto = model(
+        [node("Loop", "n -", "rows", body=body)], [("x", F, ["t", 3]), ("ends", L, ["k"]), ("n", L, [])],
+        [("rows", F, ["n", 3])],
+    )  # fmt: skip
+    check(proto, {"x": floats(9, 3), "ends": [2, 5, 9, 0, -1, 4], "n": 6}, {"x": floats(5, 3), "ends": [5], "n": 1})
+
+
+def test_sizes_that_do_not_agree_in_a_trip_name_the_node():
+    body = graph(
+        [node("Add", "i one", "end"), node("Slice", "x zero end zero", "part"), node("Mul", "part k", "both"),
+         node("ReduceSum", "both zero", "row", keepdims=0), GOES_ON],
+        HEAD, [("c2", B, []), ("row", F, [])], zero=np.array([0]), one=np.array([1]), k=floats(3),
+    )  # fmt: skip
+    proto = model([node("Loop", "n -", "rows", body=body)], [("x", F, ["t"]), ("n", L, [])], [("rows", F, ["n"])])
+    module = compiled(proto)
+    assert module.run({"x": floats(5), "n": np.int64(1)})["rows"].shape == (1,)
+    with pytest.raises(ExecutionError, match=r"node node both \(Mul\): .* and 3 are different, and neither is 1"):
+        module.run({"x": floats(5), "n": np.int64(2)})
+
+
+TOO_LARGE = [
+    (node("Slice", "s zero end zero", "s2"), "how large its result .* depends on data"),
+    (node("Expand", "k end", "s2"), "there is no limit to"),
 ]
+
+
+@pytest.mark.parametrize(("last", "reason"), TOO_LARGE, ids=["a result", "no limit"])
+def test_what_has_no_limit_keeps_the_loop_on_the_host(last: onnx.NodeProto, reason: str):
+    body = graph(
+        [node("Gather", "ends i", "at"), node("Unsqueeze", "at zero", "end"), last, GOES_ON],
+        [*HEAD, ("s", F, ["rows"])], [("c2", B, []), ("s2", F, ["after"])], zero=np.array([0]), k=floats(1),
+    )  # fmt: skip
+    proto = model(
+        [node("Loop", "n - s0", "last", body=body)], [("s0", F, ["t"]), ("ends", L, ["k"]), ("n", L, [])],
+        [("last", F, ["left"])],
+    )  # fmt: skip
+    module = tinycomp.compile(proto, "c")
+    reasons = [r.reason for host in module.report().hosts for r in host.reasons]
+    assert any(re.search(f"body: .*{reason}", each) for each in reasons), reasons
+    feeds = {"s0": floats(6), "ends": np.array([4, 2]), "n": np.int64(2)}
+    np.testing.assert_array_equal(module.run(feeds)["last"], tinycomp.compile(proto, "host").run(feeds)["last"])
+
+
+def test_loops_that_need_more_memory_than_before_ask_for_it():
+    """A call goes straight to the runtime, unless its loops need more memory than they have."""
+    module = compiled(counting(), memory_limit=1 << 26)
+    for rows in (2, 300, 3):
+        feeds = counting_feeds(rows, 5)
+        np.testing.assert_allclose(module.run(feeds)["rows"].shape[0], 5)
+    with pytest.raises(MemoryLimitError):
+        module.run(counting_feeds(1_000, 5000))
+
+
+REFUSED = [(DOMAIN, NAME, f"no rule for {QUALIFIED}")]
 
 
 @pytest.mark.parametrize(("domain", "op", "reason"), REFUSED)

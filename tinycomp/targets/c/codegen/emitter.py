@@ -7,6 +7,7 @@ times as long.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -42,9 +43,11 @@ from tinycomp.symbolic import (
     marked_axes,
     maximum,
     product,
+    span,
     substitute,
     typical,
 )
+from tinycomp.target import Decline
 from tinycomp.targets.c.codegen.texts import (
     DTYPE,
     KnownTexts,
@@ -158,7 +161,7 @@ class Emitter:
     Args:
         graph: The region's graph: every dimension is a number or an expression, and layouts are assigned.
         settings: The options of the compilation.
-        most: The upper bounds, by symbol, of sizes that a run determines.
+        most: The upper bounds, by symbol, of sizes that a run determines; None for an element, which may be any number.
         known: The constant texts of the program.
         derived: Derived forms of values that several calls share, by a key of the caller's choice.
         lower_body: Makes the program of a body, given its graph and a name.
@@ -167,7 +170,7 @@ class Emitter:
 
     graph: Graph
     settings: Settings = field(default_factory=Settings)
-    most: Mapping[str, Size] = field(default_factory=dict)
+    most: Mapping[str, Size | None] = field(default_factory=dict)
     lower_body: Callable[[Emitter, Graph, str], Program] | None = None
     outer: Emitter | None = None
     calls: list[Call] = field(default_factory=list)
@@ -240,7 +243,7 @@ class Emitter:
                     return None if self.graph.is_output(value) or nbytes(type_) == 0 else user
         return None
 
-    def _slice(self, value: Value, concat: Node) -> Strided:
+    def _slice(self, value: Value, concat: Node) -> Strided | None:
         whole = tensor(concat.output.type)
         steps = strides(whole)
         axis = int(concat.attrs["axis"]) % len(steps)
@@ -248,6 +251,8 @@ class Emitter:
         start: Size = 0
         for part in before:
             start = start + (0 if part is None else sized_type(part)[1][axis])
+        if any(map(self._is_found, (start, *steps))):
+            return None  # it may be computed before its place is known
         return Strided(self.view(concat.output).at(start * steps[axis] * numpy_dtype(whole.dtype).itemsize), steps)
 
     def postpone(self, value: Value, source: Strided, move: Callable[[], None]) -> None:
@@ -453,15 +458,26 @@ class Emitter:
                 self._copy_bytes(View(Buffer(size, "output", index)), view, size)
         return left
 
+    @functools.cached_property
+    def _elements(self) -> frozenset[str]:
+        """The sizes that are elements, read in the middle of a program."""
+        return frozenset([name for name, most in self.most.items() if most is None])
+
     def _is_found(self, size: Size) -> bool:
         """Tell whether a size depends on sizes that a run determines."""
         return isinstance(size, Expression) and not size.symbols.isdisjoint(self.most)
 
     def _room(self, buffer: Buffer) -> Size:
-        """Return the bytes to reserve for a buffer: those for the upper bounds of sizes, or for sizes of 0 if more."""
-        room = buffer.nbytes
+        """Return the bytes to reserve for a buffer: those for the upper bounds of sizes, or for sizes of 0 if more.
+
+        Raises:
+            Decline: If there is no upper bound.
+        """
+        _, room = span(buffer.nbytes, self._elements)
+        if room is None:
+            raise Decline(f"there is no limit to the {buffer.nbytes} bytes of a buffer")
         for name, most in self.most.items():
-            if isinstance(room, Expression) and name in room.symbols:
+            if isinstance(room, Expression) and name in room.symbols and most is not None:
                 room = maximum(substitute(room, {name: most}), _without(room, name))
         return room
 

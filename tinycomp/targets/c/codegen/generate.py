@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from tinycomp import symbolic
 from tinycomp.errors import TargetError
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
-from tinycomp.ir.types import Dim, TensorType, Type, tensor
+from tinycomp.ir.types import Dim, TensorType, Type, tensor, without_contents
 from tinycomp.ops.agreement import conditions, implied_sizes
-from tinycomp.ops.elements import element_sources, with_elements
+from tinycomp.ops.elements import element_sources, read_elements, with_elements
 from tinycomp.ops.rows import declared_rows, name_rows
 from tinycomp.ops.typing import retype
 from tinycomp.passes.assign_layout import AssignLayout, LayoutRule
@@ -69,18 +69,19 @@ def _of_graph(name: str, graph: Graph, table: Table, settings: Settings, outer: 
     its calls.
     """
     is_body = outer is not None
-    is_symbolic = _name_sizes(graph, f"{name}:" if is_body else "")
     declared = declared_rows(graph)
-    most = name_rows(graph)
+    is_symbolic, most = name_sizes(graph, f"{name}:" if is_body else "")
     is_symbolic = is_symbolic or bool(most) or (not is_body and has_texts(graph))
     conditions: list[Condition] = []
     if not is_body:
         conditions += (*_within_bounds(graph), *_conditions(graph)) if is_symbolic else ()
         conditions += [_count(found, *declared[found]) for found in most if found in declared]
+    elif most:
+        conditions += _conditions(graph)
     expected = symbolic.expected_sizes([tensor(v.type).sizes or () for v in graph.inputs])
     with (
         symbolic.expecting(expected),
-        symbolic.expecting({symbol: symbolic.typical(size) for symbol, size in most.items()}),
+        symbolic.expecting({symbol: 0 if size is None else symbolic.typical(size) for symbol, size in most.items()}),
     ):
         FoldConstants(keep_quantized=False).run(graph)
         if is_symbolic:
@@ -102,7 +103,11 @@ def _of_graph(name: str, graph: Graph, table: Table, settings: Settings, outer: 
             elif node is groups[node].nodes[-1]:
                 _emit_group(emit, groups[node], rules)
         program = emit.finish(name, _memory_rewrite(settings))
-    return program if is_body else dataclasses.replace(program, conditions=(*conditions, *emit.demands))
+    conditions += emit.demands
+    if is_body:  # what only sizes of the program around decide is a condition of that one
+        found = most.keys()
+        conditions = [each for each in conditions if isinstance(each.value, Expression) and each.value.symbols & found]
+    return dataclasses.replace(program, conditions=tuple(conditions))
 
 
 def _count(name: str, rows: int, node: Node) -> Condition:
@@ -181,7 +186,29 @@ def _memory_rewrite(settings: Settings) -> Rewrite | None:
     return functools.partial(lower_peak, budget=0 if settings.memory == "least" else settings.memory)
 
 
-def _name_sizes(graph: Graph, prefix: str) -> bool:
+def name_sizes(graph: Graph, prefix: str) -> tuple[bool, dict[str, Size | None]]:
+    """Give every size in the graph of a region or of a body a name, and all values the types that follow from that.
+
+    Args:
+        graph: The graph, whose types are changed.
+        prefix: For a body, what its names begin with, so that they differ from those of the program around it.
+
+    Returns:
+        Whether there are sizes that a run reads off the inputs; and by name the most that those may be which
+        instructions determine: None for elements of tensors, which may be any numbers.
+
+    Raises:
+        TypeInferenceError: If the operators do not work for such sizes.
+    """
+    is_symbolic = _name_inputs(graph, prefix)
+    read = read_elements(graph, prefix) if prefix else frozenset[str]()
+    rows = {name: symbolic.span(size, read)[1] for name, size in name_rows(graph).items()}
+    if unbounded := [name for name, size in rows.items() if size is None]:
+        raise Decline(f"there is no limit to {unbounded[0]}")
+    return is_symbolic, {**dict.fromkeys(read), **rows}
+
+
+def _name_inputs(graph: Graph, prefix: str) -> bool:
     """Express every dynamic dimension of the inputs by sizes that a run reads off the inputs.
 
     New names begin with ``prefix``, so that they differ from those of the outer program.
@@ -192,6 +219,10 @@ def _name_sizes(graph: Graph, prefix: str) -> bool:
     Raises:
         TypeInferenceError: If the operators do not work for such sizes.
     """
+    if prefix:  # elements that the program around knows are read where the body needs them
+        for value in graph.inputs:
+            if any(isinstance(size, Expression) for size in value.contents or ()):
+                value.type = without_contents(value.type)
     dims = [dim for value in graph.inputs for dim in value.shape or ()]
     if all(isinstance(dim, int) for dim in dims):
         if any(value.static_shape is None for node in graph.nodes for value in node.used_outputs()):

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import TensorType, Type
+from tinycomp.ops.elements import sizing_operands
 from tinycomp.ops.rows import any_counts_rows
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.passes.assign_layout import LayoutRule
@@ -15,9 +17,11 @@ from tinycomp.remark import Remark
 from tinycomp.rewrite import reject
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.runtime.native.program import Control
-from tinycomp.symbolic import Size, dimension, symbol
+from tinycomp.symbolic import Expression, Size, dimension, is_at_least_zero, span, symbol
+from tinycomp.target import Decline
 from tinycomp.targets.c.codegen.element_program import TYPES
 from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, View, nbytes
+from tinycomp.targets.c.codegen.generate import name_sizes
 from tinycomp.targets.c.codegen.rules import LoweringRules, taken
 from tinycomp.targets.common.checks import Check, Verdict, sized_type
 
@@ -78,8 +82,11 @@ def _values(node: Node) -> Verdict:
 def _bodies(node: Node, accepts: Check) -> Verdict:
     """Tell whether every node of the bodies is accepted."""
     for key, body in node.bodies.items():
-        if any_counts_rows(body):
-            return reject(f"{key}: how many rows a value has depends on data")
+        if _finds_sizes(body):
+            body = body.clone()
+            verdict = _name_sizes(body)
+            if isinstance(verdict, Remark):
+                return reject(f"{key}: {verdict.reason}")
         for inner in body.nodes:
             if is_structural(inner):
                 continue
@@ -88,6 +95,34 @@ def _bodies(node: Node, accepts: Check) -> Verdict:
                 return reject(f"{key}: {inner.label} ({inner.qualified_op}): {verdict.reason}")
             if not verdict:
                 return reject(f"{key}: {inner.label} ({inner.qualified_op}) is refused")
+    return True
+
+
+def _finds_sizes(body: Graph) -> bool:
+    """Tell whether sizes in a body depend on elements that are computed there, or come from around it."""
+    if any_counts_rows(body) or any(map(sizing_operands, body.nodes)):
+        return True
+    return any(isinstance(size, Expression) for value in body.inputs for size in value.contents or ())
+
+
+def _name_sizes(body: Graph) -> Verdict:
+    """Give every size in a body a name, and tell whether there are limits for all values, which memory is for."""
+    try:
+        _, most = name_sizes(body, "body:")
+    except Decline as declined:
+        return reject(declined.reason)
+    except TypeInferenceError as error:
+        return reject(f"it does not work for all sizes: {error.message}")
+    elements = frozenset([name for name, size in most.items() if size is None])
+    for value in [value for inner in body.nodes for value in inner.used_outputs()]:
+        sizes = _sizes(value.type)
+        if sizes is None:
+            return reject(f'how large "{value.name}" is depends on data')
+        if any(span(size, elements)[1] is None or not is_at_least_zero(size) for size in sizes):
+            return reject(f'how large "{value.name}" is depends on data: there is no limit to {list(sizes)}')
+    for value in body.outputs:
+        if any(isinstance(size, Expression) and size.symbols & most.keys() for size in _sizes(value.type) or ()):
+            return reject(f'how large its result "{value.name}" is depends on data')
     return True
 
 

@@ -85,6 +85,18 @@ def write_sizes(emit: Emitter, node: Node) -> None:
 
 FAMILY.lower("Shape", "Size", check=_has_sizes, layout=LayoutRule.ROW_MAJOR)(write_sizes)
 FAMILY.lower("Sizes", check=taken, layout=LayoutRule.ROW_MAJOR, domain=TINYCOMP)(write_sizes)
+
+
+@FAMILY.lower("Elements", check=taken, layout=LayoutRule.ROW_MAJOR, domain=TINYCOMP)
+def elements(emit: Emitter, node: Node) -> None:
+    """Read elements as sizes of what follows: each is copied to where the executor looks."""
+    emit.alias(node.output, emit.view(node.operand(0)))
+    wide = emit.view(node.operand(len(node.inputs) - 1))
+    for place in node.attrs["places"]:
+        emit_copy(emit, node, emit.scratch(8), wide.at(8 * place), (1,), (1,), (1,), 8)
+        emit.finds(_known((node.output.contents or ())[place]), 0)
+
+
 _AT_ONCE = 8
 """Sizes that one call of the kernel writes."""
 

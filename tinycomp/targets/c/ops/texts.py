@@ -239,7 +239,7 @@ def _emit_split(emit: Emitter, node: Node, pattern: View | None, params: dict[st
     """Emit the parts of texts as rows; ``filler`` is the span of what fills these up."""
     x = node.operand(0)
     heap, texts, found = emit.heap(x), product(sized_type(x)[1]), sized_type(node.output)[1][-1]
-    most = emit.most[getattr(found, "name", "")]
+    most = emit.most_of(found)
     counts: Value | View = emit.scratch(texts * _SPAN_BYTES)
     if len(node.outputs) > 1 and node.outputs[1].name:
         counts = node.outputs[1]
