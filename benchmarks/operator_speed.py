@@ -148,9 +148,13 @@ def elementwise() -> Iterator[Case]:
     yield _case("Where", _truth(*_SQUARE), _real(*_SQUARE), _real(*_SQUARE))
     yield _case("Where", _truth(1, 1, 512, 512), _real(4, 8, 512, 512), _number(-1e9), label="mask")
     yield _case("BitwiseAnd", _whole(9, *_SQUARE), _whole(9, *_SQUARE))
+    yield _case("EyeLike", _real(*_SQUARE))
     for to in ["INT64", "INT32", "FLOAT16", "UINT8", "BOOL", "DOUBLE"]:
         yield _case("Cast", _real(*_SQUARE), to=TensorProto.DataType.Value(to), label=f"to {to.lower()}")
     yield _case("Cast", _whole(9, *_SQUARE), to=TensorProto.FLOAT, label="int64 to float")
+    yield _case("Cast", _real(*_SQUARE, dtype=np.float64), to=TensorProto.INT32, label="double to int32")
+    yield _case("Cast", _whole(9, *_SQUARE, dtype=np.uint8), to=TensorProto.INT32, label="uint8 to int32")
+    yield _case("Cast", _truth(*_SQUARE), to=TensorProto.UINT8, label="bool to uint8")
     yield _case("Cast", _real(*_SQUARE, dtype=np.float16), to=TensorProto.FLOAT, label="float16 to float")
     yield _case("Clip", _real(*_SQUARE), _number(0), _number(1))
     for op in ["Exp", "Tanh", "Softmax"]:
@@ -191,7 +195,9 @@ def reductions() -> Iterator[Case]:
     yield _case("LayerNormalization", _real(512, 768), Const(_unit(768)), Const(_real(768)))
     yield _case("InstanceNormalization", _real(4, 64, 56, 56), Const(_unit(64)), Const(_real(64)))
     yield _case("GroupNormalization", _real(2, 64, 56, 56), Const(_unit(64)), Const(_real(64)), num_groups=32, opset=21)
-    yield _case("BatchNormalization", _real(8, 64, 32, 32), _unit(64), _real(64), _real(64), _unit(64))
+    statistics = [_unit(64), _real(64), _real(64), _unit(64)]
+    yield _case("BatchNormalization", _real(8, 64, 32, 32), *map(Const, statistics))
+    yield _case("BatchNormalization", _real(8, 64, 32, 32), *statistics, label="of parameters that a run brings")
     yield _case("LRN", _real(1, 64, 56, 56), size=5)
     yield _case("LpNormalization", _real(512, 768), axis=-1)
 

@@ -431,14 +431,6 @@ typedef struct tc_lrn_f32_params {
   float alpha, beta, bias;
 } tc_lrn_f32_params;
 
-/* channel_affine_f32: y = activation(x * scale[channels] + shift[channels]).
- * Operands: y, x[pixels, channels], scale, shift (optional). */
-typedef struct tc_channel_affine_f32_params {
-  int64_t pixels, channels;
-  int64_t activation;
-  float activation_a, activation_b;
-} tc_channel_affine_f32_params;
-
 /* ---- gathering and scattering ----
  * A negative index counts from the end of its axis, one that is out of range makes the run fail. index_size is 4 or 8.
  */

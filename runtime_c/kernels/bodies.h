@@ -32,7 +32,6 @@
 #include "norm/layer_norm_f32.h"
 #include "norm/group_norm_f32.h"
 #include "norm/lrn_f32.h"
-#include "norm/channel_affine_f32.h"
 
 #include "gather/gather.h"
 #include "gather/gather_elements.h"

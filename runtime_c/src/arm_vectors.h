@@ -125,7 +125,10 @@ ARM_EACH(float32x4_t, vabsq_f32, (float32x4_t a), fabsf(a[i]))
 ARM_EACH(float32x4_t, vrndnq_f32, (float32x4_t a), rintf(a[i]))
 ARM_EACH(float32x4_t, vcvtq_f32_s32, (int32x4_t a), (float)a[i])
 ARM_EACH(float32x4_t, vcvtq_f32_u32, (uint32x4_t a), (float)a[i])
-ARM_EACH(int32x4_t, vcvtq_s32_f32, (float32x4_t a), (int32_t)a[i])
+TC_INLINE int32_t arm_truncated(float x) {
+  return x >= 0x1p31f ? INT32_MAX : x > -0x1p31f ? (int32_t)x : x <= -0x1p31f ? INT32_MIN : 0;
+}
+ARM_EACH(int32x4_t, vcvtq_s32_f32, (float32x4_t a), arm_truncated(a[i]))
 ARM_EACH(int32x4_t, vcvtnq_s32_f32, (float32x4_t a), (int32_t)rintf(a[i]))
 /* A number of half precision. */
 TC_INLINE float arm_half(uint16_t half) {
@@ -193,6 +196,12 @@ TC_INLINE float vmaxvq_f32(float32x4_t a) {
   return vmaxq_f32(pairs, (float32x4_t){pairs[1], pairs[0], pairs[3], pairs[2]})[0];
 }
 ARM_EACH(float32x4_t, vld1q_f32, (const float *p), p[i])
+typedef struct float32x4x2_t {
+  float32x4_t val[2];
+} float32x4x2_t;
+TC_INLINE float32x4x2_t vld2q_f32(const float *p) {
+  return (float32x4x2_t){{{p[0], p[2], p[4], p[6]}, {p[1], p[3], p[5], p[7]}}};
+}
 ARM_EACH(uint8x16_t, vld1q_u8, (const uint8_t *p), p[i])
 ARM_EACH(uint8x8_t, vld1_u8, (const uint8_t *p), p[i])
 ARM_EACH(int8x8_t, vld1_s8, (const int8_t *p), p[i])

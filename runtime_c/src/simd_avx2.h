@@ -27,6 +27,14 @@ TC_INLINE tc_vf tc_vf_keep(tc_vf v) {
 }
 TC_INLINE void tc_vf_store(float *p, tc_vf v) { _mm256_storeu_ps(p, v); }
 TC_INLINE tc_vf tc_vf_load_first(const float *p, int64_t n) { return _mm256_maskload_ps(p, tc_first_lanes(n)); }
+TC_INLINE tc_vf tc_quarters_in_order(__m256 quarters) {
+  return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(quarters), 0xd8));
+}
+TC_INLINE void tc_vf_load_pairs(const float *p, tc_vf *first, tc_vf *second) {
+  const __m256 low = _mm256_loadu_ps(p), high = _mm256_loadu_ps(p + 8);
+  *first = tc_quarters_in_order(_mm256_shuffle_ps(low, high, 0x88));
+  *second = tc_quarters_in_order(_mm256_shuffle_ps(low, high, 0xdd));
+}
 TC_INLINE tc_vf tc_vf_first(tc_vf v, int64_t n) { return _mm256_and_ps(v, _mm256_castsi256_ps(tc_first_lanes(n))); }
 /* Piece by piece, because some processors take a dozen cycles for a masked store. */
 TC_INLINE void tc_vf_store_first(float *p, tc_vf v, int64_t n) {
@@ -124,6 +132,12 @@ TC_INLINE tc_vi tc_vi_max(tc_vi a, tc_vi b) { return _mm256_max_epi32(a, b); }
 TC_INLINE tc_vi tc_vi_min(tc_vi a, tc_vi b) { return _mm256_min_epi32(a, b); }
 TC_INLINE tc_vf tc_vi_to_float(tc_vi a) { return _mm256_cvtepi32_ps(a); }
 TC_INLINE tc_vi tc_vf_to_int(tc_vf a) { return _mm256_cvtps_epi32(a); }
+/* What is out of range becomes the lowest number, whose bits all turn over where the highest is meant. */
+TC_INLINE tc_vi tc_vf_truncate(tc_vf a) {
+  const __m256i above = _mm256_castps_si256(_mm256_cmp_ps(a, _mm256_set1_ps(0x1p31f), _CMP_GE_OQ));
+  const __m256i number = _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_ORD_Q));
+  return _mm256_and_si256(number, _mm256_xor_si256(above, _mm256_cvttps_epi32(a)));
+}
 TC_INLINE tc_vi tc_vi_widen_bytes(const void *p) { return _mm256_cvtepi8_epi16(_mm_loadu_si128(p)); }
 TC_INLINE tc_vi tc_vi_widen_unsigned_bytes(const void *p) { return _mm256_cvtepu8_epi16(_mm_loadu_si128(p)); }
 TC_INLINE tc_vi tc_vi_add_pairs(tc_vi a, tc_vi b) { return _mm256_add_epi16(a, b); }

@@ -20,6 +20,12 @@ TC_INLINE tc_vf tc_vf_set1(float x) { return _mm512_set1_ps(x); }
 TC_INLINE tc_vf tc_vf_load(const float *p) { return _mm512_loadu_ps(p); }
 TC_INLINE void tc_vf_store(float *p, tc_vf v) { _mm512_storeu_ps(p, v); }
 TC_INLINE tc_vf tc_vf_load_first(const float *p, int64_t n) { return _mm512_maskz_loadu_ps(tc_first_lanes(n), p); }
+TC_INLINE void tc_vf_load_pairs(const float *p, tc_vf *first, tc_vf *second) {
+  const __m512 low = _mm512_loadu_ps(p), high = _mm512_loadu_ps(p + 16);
+  const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+  *first = _mm512_permutex2var_ps(low, even, high);
+  *second = _mm512_permutex2var_ps(low, _mm512_add_epi32(even, _mm512_set1_epi32(1)), high);
+}
 TC_INLINE tc_vf tc_vf_first(tc_vf v, int64_t n) { return _mm512_maskz_mov_ps(tc_first_lanes(n), v); }
 TC_INLINE void tc_vf_store_first(float *p, tc_vf v, int64_t n) { _mm512_mask_storeu_ps(p, tc_first_lanes(n), v); }
 TC_INLINE tc_vf tc_vf_add(tc_vf a, tc_vf b) { return _mm512_add_ps(a, b); }
@@ -92,6 +98,11 @@ TC_INLINE tc_vi tc_vi_max(tc_vi a, tc_vi b) { return _mm512_max_epi32(a, b); }
 TC_INLINE tc_vi tc_vi_min(tc_vi a, tc_vi b) { return _mm512_min_epi32(a, b); }
 TC_INLINE tc_vf tc_vi_to_float(tc_vi a) { return _mm512_cvtepi32_ps(a); }
 TC_INLINE tc_vi tc_vf_to_int(tc_vf a) { return _mm512_cvtps_epi32(a); }
+TC_INLINE tc_vi tc_vf_truncate(tc_vf a) {
+  const __mmask16 above = _mm512_cmp_ps_mask(a, _mm512_set1_ps(0x1p31f), _CMP_GE_OQ);
+  const __m512i whole = _mm512_mask_blend_epi32(above, _mm512_cvttps_epi32(a), _mm512_set1_epi32(INT32_MAX));
+  return _mm512_maskz_mov_epi32(_mm512_cmp_ps_mask(a, a, _CMP_ORD_Q), whole);
+}
 TC_INLINE tc_vi tc_vi_widen_bytes(const void *p) { return _mm512_cvtepi8_epi16(_mm256_loadu_si256(p)); }
 TC_INLINE tc_vi tc_vi_widen_unsigned_bytes(const void *p) { return _mm512_cvtepu8_epi16(_mm256_loadu_si256(p)); }
 TC_INLINE tc_vi tc_vi_add_pairs(tc_vi a, tc_vi b) { return _mm512_add_epi16(a, b); }

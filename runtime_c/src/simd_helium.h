@@ -21,6 +21,11 @@ TC_INLINE tc_vf tc_vf_load(const float *p) { return vldrwq_f32(p); }
 TC_INLINE tc_vf tc_vf_keep(tc_vf v) { return v; }
 TC_INLINE void tc_vf_store(float *p, tc_vf v) { vstrwq_f32(p, v); }
 TC_INLINE tc_vf tc_vf_load_first(const float *p, int64_t n) { return vldrwq_z_f32(p, tc_first_lanes(n)); }
+TC_INLINE void tc_vf_load_pairs(const float *p, tc_vf *first, tc_vf *second) {
+  const float32x4x2_t both = vld2q_f32(p);
+  *first = both.val[0];
+  *second = both.val[1];
+}
 TC_INLINE tc_vf tc_vf_first(tc_vf v, int64_t n) { return vpselq_f32(v, vdupq_n_f32(0.0f), tc_first_lanes(n)); }
 TC_INLINE void tc_vf_store_first(float *p, tc_vf v, int64_t n) { vstrwq_p_f32(p, v, tc_first_lanes(n)); }
 TC_INLINE tc_vf tc_vf_add(tc_vf a, tc_vf b) { return vaddq_f32(a, b); }
@@ -90,6 +95,7 @@ TC_INLINE tc_vi tc_vi_max(tc_vi a, tc_vi b) { return vmaxq_s32(a, b); }
 TC_INLINE tc_vi tc_vi_min(tc_vi a, tc_vi b) { return vminq_s32(a, b); }
 TC_INLINE tc_vf tc_vi_to_float(tc_vi a) { return vcvtq_f32_s32(a); }
 TC_INLINE tc_vi tc_vf_to_int(tc_vf a) { return vcvtnq_s32_f32(a); }
+TC_INLINE tc_vi tc_vf_truncate(tc_vf a) { return vcvtq_s32_f32(a); }
 TC_INLINE tc_vi tc_vi_widen_bytes(const void *p) { return vreinterpretq_s32_s16(vldrbq_s16(p)); }
 TC_INLINE tc_vi tc_vi_widen_unsigned_bytes(const void *p) { return vreinterpretq_s32_u16(vldrbq_u16(p)); }
 TC_INLINE tc_vi tc_vi_add_pairs(tc_vi a, tc_vi b) {

@@ -34,6 +34,11 @@ TC_INLINE tc_vf tc_vf_load_first(const float *p, int64_t n) {
   }
   return vld1q_f32(lanes);
 }
+TC_INLINE void tc_vf_load_pairs(const float *p, tc_vf *first, tc_vf *second) {
+  const float32x4x2_t both = vld2q_f32(p);
+  *first = both.val[0];
+  *second = both.val[1];
+}
 TC_INLINE tc_vf tc_vf_first(tc_vf v, int64_t n) {
   const float32x4_t lanes = {0.0f, 1.0f, 2.0f, 3.0f};
   return vbslq_f32(vcltq_f32(lanes, vdupq_n_f32((float)n)), v, vdupq_n_f32(0.0f));
@@ -112,6 +117,7 @@ TC_INLINE tc_vi tc_vi_max(tc_vi a, tc_vi b) { return vmaxq_s32(a, b); }
 TC_INLINE tc_vi tc_vi_min(tc_vi a, tc_vi b) { return vminq_s32(a, b); }
 TC_INLINE tc_vf tc_vi_to_float(tc_vi a) { return vcvtq_f32_s32(a); }
 TC_INLINE tc_vi tc_vf_to_int(tc_vf a) { return vcvtnq_s32_f32(a); }
+TC_INLINE tc_vi tc_vf_truncate(tc_vf a) { return vcvtq_s32_f32(a); }
 /* The first halves of all lanes, then the second ones: what the instruction multiplies is half a vector. */
 TC_INLINE tc_vi tc_vi_widen_bytes(const void *p) { return vreinterpretq_s32_s16(vmovl_s8(vld1_s8(p))); }
 TC_INLINE tc_vi tc_vi_widen_unsigned_bytes(const void *p) { return vreinterpretq_s32_u16(vmovl_u8(vld1_u8(p))); }

@@ -34,6 +34,10 @@ TC_INLINE tc_vf tc_vf_load(const float *p) { return *p; }
 TC_INLINE tc_vf tc_vf_keep(tc_vf v) { return v; }
 TC_INLINE void tc_vf_store(float *p, tc_vf v) { *p = v; }
 TC_INLINE tc_vf tc_vf_load_first(const float *p, int64_t n) { return n > 0 ? *p : 0.0f; }
+TC_INLINE void tc_vf_load_pairs(const float *p, tc_vf *first, tc_vf *second) {
+  *first = p[0];
+  *second = p[1];
+}
 TC_INLINE tc_vf tc_vf_first(tc_vf v, int64_t n) { return n > 0 ? v : 0.0f; }
 TC_INLINE void tc_vf_store_first(float *p, tc_vf v, int64_t n) {
   if (n > 0) {
@@ -116,6 +120,9 @@ TC_INLINE tc_vi tc_vi_quarter(tc_vi a) { return a >> 2; }
 TC_INLINE tc_vi tc_vi_max(tc_vi a, tc_vi b) { return a > b ? a : b; }
 TC_INLINE tc_vi tc_vi_min(tc_vi a, tc_vi b) { return a < b ? a : b; }
 TC_INLINE tc_vf tc_vi_to_float(tc_vi a) { return (float)a; }
+TC_INLINE tc_vi tc_vf_truncate(tc_vf a) {
+  return a >= 0x1p31f ? INT32_MAX : a > -0x1p31f ? (int32_t)a : a <= -0x1p31f ? INT32_MIN : 0;
+}
 TC_INLINE tc_vi tc_vf_to_int(tc_vf a) {
 #if defined(__ARM_FP) && defined(__thumb2__) /* to nearest even, unless somebody has changed that */
   tc_vi rounded;

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.runtime_c.helpers import NO_ACTIVATION, run_single, runner, single
+from tests.runtime_c.helpers import run_single, runner, single
 from tinycomp.errors import TargetError
 from tinycomp.runtime.native.executor import NativeProgram
 from tinycomp.runtime.native.program import BufferSpec, Operand
@@ -87,21 +87,3 @@ def test_lrn_equals_numpy(size, channels, isa, pool, rng):
     squares = np.pad(x.astype(np.float64) ** 2, ((0, 0), (before, after)))
     total = sum(squares[:, k : k + channels] for k in range(size))
     np.testing.assert_allclose(y, x / (1.5 + 0.01 / size * total) ** 0.75, rtol=1e-6)
-
-
-@pytest.mark.parametrize("shape", [(50, 3), (700, 64), (9, 5001), (0, 4)], ids=str)
-@pytest.mark.parametrize("shifted", [True, False])
-def test_channel_affine_equals_numpy(shape, shifted, isa, pool, rng):
-    x, scale = rng.standard_normal(shape, np.float32), rng.standard_normal(shape[1], np.float32)
-    shift = rng.standard_normal(shape[1], np.float32) if shifted else None
-    expected = x.astype(np.float64) * scale + (shift if shifted else 0)
-    sizes = {"pixels": shape[0], "channels": shape[1]}
-    results = {
-        0: expected,
-        1: np.maximum(expected, 0),
-        5: np.tanh(expected),
-    }
-    for activation, result in results.items():
-        params = sizes | NO_ACTIVATION | {"activation": activation}
-        y = run_single("channel_affine_f32", [x, scale, shift], params, ("float32", shape), isa, pool)
-        np.testing.assert_allclose(y, result, rtol=1e-5, atol=1e-6)

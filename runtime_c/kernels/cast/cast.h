@@ -1,5 +1,6 @@
 /* Conversion between element types. Any type is widened to double, int64 or uint64, whichever holds it exactly, and
- * narrowed from there, a piece at a time; the pairs that models use most are converted at once.
+ * narrowed from there, a piece at a time; one of the two is left out for these types themselves. The pairs that models
+ * use most are converted at once.
  *
  * Floats become integers by truncation, and NaN becomes 0. What is out of range becomes the nearest limit of a signed
  * type of 32 or 64 bits; the other types keep the low bits of the narrowest of these that holds them. Integers become
@@ -52,13 +53,6 @@ TC_INLINE int32_t cast_low32(double y) {
   return y == y ? whole : 0;
 }
 
-/* The same of a float, none of which is the highest integer. */
-TC_INLINE int32_t cast_low32_f32(float y) {
-  const float above = y > -0x1p31f ? y : -0x1p31f, bounded = above < 0x1.fffffep30f ? above : 0x1.fffffep30f;
-  const int32_t whole = (int32_t)bounded, limited = y >= 0x1p31f ? INT32_MAX : whole;
-  return y == y ? limited : 0;
-}
-
 TC_INLINE uint64_t cast_low_u64(double y) {
   return y >= 0x1p63 ? CAST_SATURATE(uint64_t, y, 0, 0x1p64, UINT64_MAX) : (uint64_t)CAST_LOW64(y);
 }
@@ -78,7 +72,6 @@ TC_INLINE float cast_to_odd(double y) {
 
 /* The conversions that are done at once: TC_PAIR(from, to, type of x, type of the result, expression in x). */
 #define TC_PAIR_LIST                                                                         \
-  TC_PAIR(I64, F32, int64_t, float, (float)x)                                                \
   TC_PAIR(I32, F32, int32_t, float, (float)x)                                                \
   TC_PAIR(U8, F32, uint8_t, float, (float)x)                                                 \
   TC_PAIR(BOOL, F32, uint8_t, float, x ? 1.0f : 0.0f)                                        \
@@ -88,13 +81,18 @@ TC_INLINE float cast_to_odd(double y) {
   TC_PAIR(BF16, F32, uint16_t, float, tc_f32_of_bf16(x))                                     \
   TC_PAIR(F32, BF16, float, uint16_t, tc_bf16_of_f32(x))                                     \
   TC_PAIR(F32, BOOL, float, uint8_t, x != 0)                                                 \
-  TC_PAIR(F32, I32, float, int32_t, cast_low32_f32(x))                                       \
   TC_PAIR(F32, I64, float, int64_t, CAST_SATURATE(int64_t, x, -0x1p63f, 0x1p63f, INT64_MAX)) \
-  TC_PAIR(F32, U8, float, uint8_t, cast_low32_f32(x))                                        \
-  TC_PAIR(F32, I8, float, int8_t, cast_low32_f32(x))                                         \
   TC_PAIR(F32, F8E8M0FNU, float, uint8_t, CAST_SCALE(x))                                     \
-  TC_PAIR(I64, I32, int64_t, int32_t, (int32_t)x)                                            \
-  TC_PAIR(I32, I64, int32_t, int64_t, (int64_t)x)
+  TC_PAIR(BOOL, U8, uint8_t, uint8_t, x != 0)                                                \
+  TC_PAIR(U16, U8, uint16_t, uint8_t, (uint8_t)x)                                            \
+  TC_PAIR(U32, U8, uint32_t, uint8_t, (uint8_t)x)                                            \
+  TC_PAIR(U32, U16, uint32_t, uint16_t, (uint16_t)x)                                         \
+  TC_PAIR(I8, I16, int8_t, int16_t, x)                                                       \
+  TC_PAIR(U8, I16, uint8_t, int16_t, x)                                                      \
+  TC_PAIR(I8, I32, int8_t, int32_t, x)                                                       \
+  TC_PAIR(U8, I32, uint8_t, int32_t, x)                                                      \
+  TC_PAIR(I16, I32, int16_t, int32_t, x)                                                     \
+  TC_PAIR(U16, I32, uint16_t, int32_t, x)
 
 /* The count is read once: a byte that is written might be part of it. */
 #define CAST_LOOP(name, to_type, from_type, variable, expression) \
@@ -118,6 +116,22 @@ TC_TYPE_LIST
   CAST_LOOP(cast_pair_##from##_##to, to_type, from_type, x, expression)
 TC_PAIR_LIST
 #undef TC_PAIR
+
+/* Floats as integers of up to 32 bits, by instructions. */
+#define CAST_TRUNCATE(name, type, store)                                                 \
+  static void name(const element_rows *rows) {                                           \
+    type *restrict z = rows->to;                                                         \
+    const float *restrict x = rows->x;                                                   \
+    const int64_t count = rows->count;                                                   \
+    int64_t i = 0;                                                                       \
+    for (; i + TC_LANES <= count; i += TC_LANES) {                                       \
+      store(z + i, tc_vf_truncate(tc_vf_load(x + i)));                                   \
+    }                                                                                    \
+    store##_first(z + i, tc_vf_truncate(tc_vf_load_first(x + i, count - i)), count - i); \
+  }
+CAST_TRUNCATE(cast_pair_F32_I32, int32_t, tc_vi_store)
+CAST_TRUNCATE(cast_pair_F32_U8, uint8_t, tc_vi_store_bytes)
+#undef CAST_TRUNCATE
 
 /* float16 by instructions where there are some. */
 static void cast_pair_F16_F32(const element_rows *rows) {
@@ -209,15 +223,27 @@ static const cast_type cast_types[TC_TYPES] = {
 
 static const element_fn cast_pairs[TC_TYPES][TC_TYPES] = {
 #define TC_PAIR(from, to, from_type, to_type, expression) [TC_TYPE_##from][TC_TYPE_##to] = cast_pair_##from##_##to,
-    TC_PAIR_LIST TC_PAIR(F16, F32, , , ) TC_PAIR(F32, F16, , , )
+    TC_PAIR_LIST TC_PAIR(F16, F32, , , ) TC_PAIR(F32, F16, , , ) TC_PAIR(F32, I32, , , ) TC_PAIR(F32, U8, , , )
 #undef TC_PAIR
+/* Of the results of these, a sign changes no bit. */
+#define CAST_SHARED(from, to, shared_from, shared_to) \
+  [TC_TYPE_##from][TC_TYPE_##to] = cast_pair_##shared_from##_##shared_to,
+#define CAST_NARROWED(width, bytes)                   \
+  CAST_SHARED(I##width, I##bytes, U##width, U##bytes) \
+  CAST_SHARED(I##width, U##bytes, U##width, U##bytes) CAST_SHARED(U##width, I##bytes, U##width, U##bytes)
+        CAST_NARROWED(16, 8) CAST_NARROWED(32, 8) CAST_NARROWED(32, 16) CAST_SHARED(F32, I8, F32, U8)
+            CAST_SHARED(BOOL, I8, BOOL, U8) CAST_SHARED(I8, U16, I8, I16) CAST_SHARED(U8, U16, U8, I16)
+                CAST_SHARED(I8, U32, I8, I32) CAST_SHARED(U8, U32, U8, I32) CAST_SHARED(I16, U32, I16, I32)
+                    CAST_SHARED(U16, U32, U16, I32)
+#undef CAST_NARROWED
+#undef CAST_SHARED
 #define TC_SMALL(kind, ...) \
   [TC_TYPE_F32][TC_TYPE_##kind] = cast_small_of_f32, [TC_TYPE_##kind][TC_TYPE_F32] = cast_f32_of_small,
-        TC_SMALL_LIST
+                        TC_SMALL_LIST
 #undef TC_SMALL
 };
 
-/* A number of the type that it has already keeps its bits, also those of NaN. */
+/* A number of the type that it has already keeps its bits, also those of NaN; so does an integer of as many. */
 static void cast_same(const element_rows *rows) { memcpy(rows->to, rows->x, (size_t)(rows->count * rows->from->size)); }
 
 /* A conversion by way of the wide type. */
@@ -234,6 +260,23 @@ static void cast_by_wide(const element_rows *rows) {
     part.x = wide;
     rows->into->narrow[rows->from->wide](&part);
   }
+}
+
+/* The function of a conversion. */
+static element_fn cast_find(int64_t from, int64_t to) {
+  const cast_type *source = &cast_types[from], *result = &cast_types[to];
+  const bool integers = from >= TC_TYPE_I8 && from <= TC_TYPE_U64 && to >= TC_TYPE_I8 && to <= TC_TYPE_U64;
+  if (from == to || (integers && source->size == result->size)) {
+    return cast_same;
+  }
+  if (cast_pairs[from][to]) {
+    return cast_pairs[from][to];
+  }
+  if (from == TC_TYPE_F64 || from == TC_TYPE_I64 || from == TC_TYPE_U64) {
+    return result->narrow[source->wide];
+  }
+  const bool is_widened = source->wide == CAST_WIDE_double ? to == TC_TYPE_F64 : to == TC_TYPE_I64 || to == TC_TYPE_U64;
+  return is_widened ? source->widen : cast_by_wide;
 }
 
 #endif

@@ -90,8 +90,7 @@ static element_function element_cast(int64_t from, int64_t to) {
   if (!element_is_type(to)) {
     return (element_function){NULL};
   }
-  const element_fn at_once = from == to ? cast_same : cast_pairs[from][to];
-  return (element_function){at_once ? at_once : cast_by_wide, &cast_types[from], &cast_types[to], to, 1, false};
+  return (element_function){cast_find(from, to), &cast_types[from], &cast_types[to], to, 1, false};
 }
 
 /* The function of a step; `type` is one. */

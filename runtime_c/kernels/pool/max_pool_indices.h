@@ -64,15 +64,12 @@ static int64_t max_indices_flat(const tc_max_pool_indices_params *p, int64_t z, 
 
 static int64_t max_indices_inside(int64_t cell, int64_t size) { return tc_max(tc_min(cell, size - 1), 0); }
 
-/* The window of one number of the result, and the place that counts if no cell of it lies inside. */
-typedef struct max_indices_window {
-  max_indices_span depth, height, width;
-} max_indices_window;
-
-static int64_t max_indices_nearest(const tc_max_pool_indices_params *p, const max_indices_window *w) {
-  return max_indices_flat(p, max_indices_inside(w->depth.first, p->depth),
-                          max_indices_inside(w->height.first, p->height), max_indices_inside(w->width.first, p->width));
-}
+/* A line of the result, and which of its numbers a column of the windows lies inside for: [begin, end). */
+typedef struct max_indices_line {
+  max_indices_span depth, height;
+  int64_t first; /* column of the first window's first cell, which may lie in the padding */
+  int64_t begin, end;
+} max_indices_line;
 
 /* How ONNX counts a place that is counted in the order of memory. */
 static int64_t max_indices_place(const tc_max_pool_indices_params *p, int64_t at) {
@@ -82,49 +79,77 @@ static int64_t max_indices_place(const tc_max_pool_indices_params *p, int64_t at
   return max_indices_flat(p, at / (p->height * p->width), at / p->width % p->height, at % p->width);
 }
 
-#define TC_NUMBER(kind, type, wide)                                                                                \
-  static void max_indices_find_##kind(const tc_max_pool_indices_params *p, type *y, int64_t *place, const type *x, \
-                                      const max_indices_window *w) {                                               \
-    const bool any =                                                                                               \
-        w->depth.first < w->depth.end && w->height.first < w->height.end && w->width.first < w->width.end;         \
-    if (!any) {                                                                                                    \
-      *y = (type)MAX_INDICES_LOWEST_##kind;                                                                        \
-      *place = max_indices_nearest(p, w);                                                                          \
-      return;                                                                                                      \
-    }                                                                                                              \
-    int64_t found = (w->depth.first * p->height + w->height.first) * p->width + w->width.first;                    \
-    type best = x[found];                                                                                          \
-    for (int64_t d = w->depth.first; d < w->depth.end; d += w->depth.step) {                                       \
-      for (int64_t h = w->height.first; h < w->height.end; h += w->height.step) {                                  \
-        const int64_t line = (d * p->height + h) * p->width;                                                       \
-        for (int64_t at = line + w->width.first; at < line + w->width.end; at += w->width.step) {                  \
-          const type cell = x[at];                                                                                 \
-          const bool better = (cell > best) | ((cell != cell) & (best == best)); /* without a branch to guess */   \
-          best = better ? cell : best;                                                                             \
-          found = better ? at : found;                                                                             \
-        }                                                                                                          \
-      }                                                                                                            \
-    }                                                                                                              \
-    *y = best;                                                                                                     \
-    *place = max_indices_place(p, found);                                                                          \
-  }                                                                                                                \
-  static void max_indices_image_##kind(const tc_max_pool_indices_params *p, void *to, int64_t *places,             \
-                                       const void *from, int64_t image) {                                          \
-    const int64_t volume = p->depth * p->height * p->width, outputs = p->out_depth * p->out_height * p->out_width; \
-    const type *x = (const type *)from + image * volume;                                                           \
-    type *y = (type *)to + image * outputs;                                                                        \
-    places += image * outputs;                                                                                     \
-    for (int64_t d = 0; d < p->out_depth; d++) {                                                                   \
-      max_indices_window window = {.depth = MAX_INDICES_CELLS(p, depth, d)};                                       \
-      for (int64_t h = 0; h < p->out_height; h++) {                                                                \
-        window.height = MAX_INDICES_CELLS(p, height, h);                                                           \
-        for (int64_t w = 0; w < p->out_width; w++, y++, places++) {                                                \
-          window.width = MAX_INDICES_CELLS(p, width, w);                                                           \
-          max_indices_find_##kind(p, y, places, x, &window);                                                       \
-          *places += image * volume;                                                                               \
-        }                                                                                                          \
-      }                                                                                                            \
-    }                                                                                                              \
+/* Starts with what is below every number, at the first cell inside: so this place counts if no cell is greater. If the
+ * window lies in the padding alone, it is the nearest place. */
+static void max_indices_start(const tc_max_pool_indices_params *p, const max_indices_line *line, int64_t *places) {
+  const int64_t d = max_indices_inside(line->depth.first, p->depth);
+  const int64_t from = (d * p->height + max_indices_inside(line->height.first, p->height)) * p->width;
+  for (int64_t w = 0; w < p->out_width; w++) {
+    places[w] = from + max_indices_inside(MAX_INDICES_CELLS(p, width, w).first, p->width);
+  }
+}
+
+/* Where column k of the windows lies inside. */
+static void max_indices_column(const tc_max_pool_indices_params *p, max_indices_line *line, int64_t k) {
+  line->first = k * p->dilation_width - p->before_width;
+  line->begin = tc_min(line->first < 0 ? tc_ceil_div(-line->first, p->stride_width) : 0, p->out_width);
+  const int64_t inside = p->width - line->first;
+  line->end = tc_max(tc_min(inside > 0 ? tc_ceil_div(inside, p->stride_width) : 0, p->out_width), line->begin);
+}
+
+enum { MAX_INDICES_STRIP = 64 };
+
+/* One cell of every window of a line at a time, without a branch to guess. */
+#define TC_NUMBER(kind, type, wide)                                                                                  \
+  static void max_indices_pick_##kind(type *restrict to, const type *from, const int64_t stride,                     \
+                                      const int64_t count) {                                                         \
+    if (stride == 2) {                                                                                               \
+      for (int64_t i = 0; i < count; i++) {                                                                          \
+        to[i] = from[2 * i];                                                                                         \
+      }                                                                                                              \
+      return;                                                                                                        \
+    }                                                                                                                \
+    for (int64_t i = 0; i < count; i++) {                                                                            \
+      to[i] = from[stride * i];                                                                                      \
+    }                                                                                                                \
+  }                                                                                                                  \
+  static void max_indices_join_##kind(type *restrict y, int64_t *restrict places, const type *restrict cells,        \
+                                      int64_t at, const int64_t stride, const int64_t count) {                       \
+    for (int64_t i = 0; i < count; i++) {                                                                            \
+      const type cell = cells[i], best = y[i];                                                                       \
+      const bool better = (cell > best) | ((cell != cell) & (best == best));                                         \
+      y[i] = better ? cell : best;                                                                                   \
+      places[i] = better ? at + i * stride : places[i];                                                              \
+    }                                                                                                                \
+  }                                                                                                                  \
+  static void max_indices_cells_##kind(const tc_max_pool_indices_params *p, type *y, int64_t *places, const type *x, \
+                                       const max_indices_line *line, int64_t from) {                                 \
+    type picked[MAX_INDICES_STRIP];                                                                                  \
+    for (int64_t w = line->begin; w < line->end; w += MAX_INDICES_STRIP) {                                           \
+      const int64_t count = tc_min(line->end - w, MAX_INDICES_STRIP);                                                \
+      const int64_t at = from + line->first + w * p->stride_width;                                                   \
+      const type *cells = x + at;                                                                                    \
+      if (p->stride_width > 1) {                                                                                     \
+        max_indices_pick_##kind(picked, cells, p->stride_width, count);                                              \
+        cells = picked;                                                                                              \
+      }                                                                                                              \
+      max_indices_join_##kind(y + w, places + w, cells, at, p->stride_width, count);                                 \
+    }                                                                                                                \
+  }                                                                                                                  \
+  static void max_indices_line_##kind(const tc_max_pool_indices_params *p, void *to, int64_t *places,                \
+                                      const void *from, max_indices_line *line) {                                    \
+    type *y = to;                                                                                                    \
+    for (int64_t w = 0; w < p->out_width; w++) {                                                                     \
+      y[w] = (type)MAX_INDICES_LOWEST_##kind;                                                                        \
+    }                                                                                                                \
+    for (int64_t d = line->depth.first; d < line->depth.end; d += line->depth.step) {                                \
+      for (int64_t h = line->height.first; h < line->height.end; h += line->height.step) {                           \
+        for (int64_t k = 0; k < p->kernel_width && k * p->dilation_width - p->before_width < p->width; k++) {        \
+          max_indices_column(p, line, k);                                                                            \
+          max_indices_cells_##kind(p, y, places, from, line, (d * p->height + h) * p->width);                        \
+        }                                                                                                            \
+      }                                                                                                              \
+    }                                                                                                                \
   }
 #define MAX_INDICES_LOWEST_F32 (-INFINITY)
 #define MAX_INDICES_LOWEST_F64 (-INFINITY)
@@ -139,17 +164,35 @@ static int64_t max_indices_place(const tc_max_pool_indices_params *p, int64_t at
 TC_NUMBER_LIST
 #undef TC_NUMBER
 
+/* One line of the result, whose elements have this size; the places count from the start of the image. */
+static void max_indices_line_of(const tc_max_pool_indices_params *p, void *y, int64_t *places, const void *x,
+                                max_indices_line *line) {
+  max_indices_start(p, line, places);
+  switch (p->type) {
+#define TC_NUMBER(kind, type, wide)                 \
+  case TC_TYPE_##kind:                              \
+    max_indices_line_##kind(p, y, places, x, line); \
+    break;
+    TC_NUMBER_LIST
+#undef TC_NUMBER
+  }
+}
+
 static void TC_NAME(tc_max_pool_indices)(const tc_call *call, int64_t begin, int64_t end) {
   const tc_max_pool_indices_params *p = call->params;
+  const int64_t volume = p->depth * p->height * p->width, lines = p->out_depth * p->out_height;
+  const int64_t size = tc_number_size(p->type);
   for (int64_t unit = begin; unit < end; unit++) {
-    switch (p->type) {
-#define TC_NUMBER(kind, type, wide)                                                                \
-  case TC_TYPE_##kind:                                                                             \
-    max_indices_image_##kind(p, call->operands[MAX_INDICES_Y], call->operands[MAX_INDICES_PLACES], \
-                             call->operands[MAX_INDICES_X], unit);                                 \
-    break;
-      TC_NUMBER_LIST
-#undef TC_NUMBER
+    const char *x = (const char *)call->operands[MAX_INDICES_X] + unit * volume * size;
+    for (int64_t i = 0; i < lines; i++) {
+      const int64_t at = (unit * lines + i) * p->out_width;
+      int64_t *places = (int64_t *)call->operands[MAX_INDICES_PLACES] + at;
+      max_indices_line line = {.depth = MAX_INDICES_CELLS(p, depth, i / p->out_height),
+                               .height = MAX_INDICES_CELLS(p, height, i % p->out_height)};
+      max_indices_line_of(p, (char *)call->operands[MAX_INDICES_Y] + at * size, places, x, &line);
+      for (int64_t w = 0; w < p->out_width; w++) {
+        places[w] = unit * volume + max_indices_place(p, places[w]);
+      }
     }
   }
 }

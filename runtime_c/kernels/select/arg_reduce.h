@@ -35,13 +35,23 @@ static void TC_NAME(tc_arg_reduce_prepare)(tc_prepare *prepare) {
   tc_operate(prepare, p->type, (double)count);
 }
 
-/* The place of one row's extreme: found by vectors first, then looked for; NaN counts as both largest and smallest. */
+/* The place of one row's extreme: found by vectors first, then looked for in the strip that has it. NaN counts as both
+ * largest and smallest: where the extreme is a number, no element is NaN. */
 static int64_t arg_of_row(const float *x, int64_t count, bool least, bool last) {
   const float most = least ? reduce_row_MIN(x, count, 0.0f, INFINITY) : reduce_row_MAX(x, count, 0.0f, -INFINITY);
-  for (int64_t i = 0; i < count; i++) {
-    const int64_t at = last ? count - 1 - i : i;
-    if (x[at] == most || (isnan(most) && isnan(x[at]))) {
-      return at;
+  const int64_t strips = tc_ceil_div(count, ARG_STRIP);
+  for (int64_t s = 0; s < strips; s++) {
+    const int64_t first = (last ? strips - 1 - s : s) * ARG_STRIP, size = tc_min(count - first, ARG_STRIP);
+    const float *strip = x + first;
+    int found = 0;
+    for (int64_t i = 0; i < size; i++) {
+      found |= (strip[i] == most) | (strip[i] != strip[i]);
+    }
+    for (int64_t i = 0; found && i < size; i++) {
+      const int64_t at = last ? size - 1 - i : i;
+      if (strip[at] == most || isnan(strip[at])) {
+        return first + at;
+      }
     }
   }
   return 0;

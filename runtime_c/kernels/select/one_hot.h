@@ -24,14 +24,15 @@ static void TC_NAME(tc_one_hot_prepare)(tc_prepare *prepare) {
   static void one_hot_##type(const tc_one_hot_params *p, void *to, const void *pair, const void *indices, \
                              int64_t first) {                                                             \
     type *y = to;                                                                                         \
-    const type *values = pair;                                                                            \
-    for (int64_t i = 0; i < p->depth * p->inner; i++) {                                                   \
-      y[i] = values[0];                                                                                   \
+    const type off = ((const type *)pair)[0], on = ((const type *)pair)[1];                               \
+    const int64_t count = p->depth * p->inner;                                                            \
+    for (int64_t i = 0; i < count; i++) {                                                                 \
+      y[i] = off;                                                                                         \
     }                                                                                                     \
     for (int64_t i = 0; i < p->inner; i++) {                                                              \
       const int64_t index = tc_index(indices, p->index_size, first + i, p->depth);                        \
       if (index >= 0) { /* others point nowhere, as ONNX says */                                          \
-        y[index * p->inner + i] = values[1];                                                              \
+        y[index * p->inner + i] = on;                                                                     \
       }                                                                                                   \
     }                                                                                                     \
   }

@@ -59,6 +59,10 @@ EMULATED __m512i emulated_cvtps_epi32(__m512 v) {
   const pieces a = {.f = v};
   return (pieces){.i_half = {_mm256_cvtps_epi32(a.f_half[0]), _mm256_cvtps_epi32(a.f_half[1])}}.i;
 }
+EMULATED __m512i emulated_cvttps_epi32(__m512 v) {
+  const pieces a = {.f = v};
+  return (pieces){.i_half = {_mm256_cvttps_epi32(a.f_half[0]), _mm256_cvttps_epi32(a.f_half[1])}}.i;
+}
 EMULATED __m512i emulated_cvtepi8_epi32(__m128i v) {
   return (pieces){.i_half = {_mm256_cvtepi8_epi32(v), _mm256_cvtepi8_epi32(_mm_srli_si128(v, 8))}}.i;
 }
@@ -152,6 +156,7 @@ EMULATED __m512 emulated_scalef_ps(__m512 a, __m512 n) {
 #undef _mm512_cvtepi32_epi8
 #undef _mm512_cvtepi32_ps
 #undef _mm512_cvtps_epi32
+#undef _mm512_cvttps_epi32
 #undef _mm512_cvtepi8_epi32
 #undef _mm512_cvtepu8_epi32
 #undef _mm512_cvtepu8_epi16
@@ -171,6 +176,7 @@ EMULATED __m512 emulated_scalef_ps(__m512 a, __m512 n) {
 #define _mm512_cvtepi32_epi8 emulated_cvtepi32_epi8
 #define _mm512_cvtepi32_ps emulated_cvtepi32_ps
 #define _mm512_cvtps_epi32 emulated_cvtps_epi32
+#define _mm512_cvttps_epi32 emulated_cvttps_epi32
 #define _mm512_cvtepi8_epi32 emulated_cvtepi8_epi32
 #define _mm512_cvtepu8_epi32 emulated_cvtepu8_epi32
 #undef _mm512_cvtepu16_epi32

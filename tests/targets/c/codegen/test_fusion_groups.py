@@ -59,6 +59,13 @@ T = "float32[2, 8, 40]"
             "%y",
             ["Exp", "Mul Tanh"],
         ),
+        # A normalisation by constants is a product and a sum.
+        (
+            "%g: float32[8] = const [1, 2, 3, 4, 5, 6, 7, 8]\n"
+            f"%n: {T} = BatchNormalization@15(%x, %g, %g, %g, %g)\n%y: {T} = Relu@14(%n)",
+            "%y",
+            ["BatchNormalization Relu"],
+        ),
         # Four outputs at most.
         (
             "".join(f"%{n}: {T} = {op}@13(%x0)\n" for n, op in zip("abcd", ("Exp", "Neg", "Abs", "Tanh"), strict=True))

@@ -31,6 +31,8 @@ SMALL_FLOATS = (
 )  # fmt: skip
 """Floats that are stored and converted only, each in a byte of its own."""
 _HALF = ("float16", "bfloat16")
+FLOATS = ("float32", "float64", *_HALF)
+"""Floats that operators compute with, those of 16 bits in float32."""
 _KINDS = {"BF": "bfloat", "F": "float", "I": "int", "U": "uint", "BOOL": "bool"}
 
 
@@ -70,17 +72,17 @@ class Ref(NamedTuple):
     dtype: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StridedInput:
     """An input that is not a value of the region.
 
     Attributes:
-        view: Its lowest element.
+        source: Its lowest element, or a constant array of this type.
         dtype: Its type.
         strides: In elements, over the logical dimensions of the result.
     """
 
-    view: View
+    source: View | np.ndarray
     dtype: str
     strides: tuple[Size, ...]
 
@@ -284,6 +286,11 @@ def emit_fusion_group(
     refs = steps.outputs(outputs)
     words = steps.encode(nodes[-1].output, refs)
     operands: list[Value | View | None] = [*outputs, *[None] * (MAX_OUTPUTS - len(outputs)), emit.table(words)]
-    operands += [v.view if isinstance(v, StridedInput) else v for v in steps.inputs]
+    operands += [_operand(emit, v) for v in steps.inputs]
     operands += [None] * (MAX_INPUTS - len(steps.inputs))
     emit.call("elementwise", operands, {"words": len(words)}, *nodes)
+
+
+def _operand(emit: Emitter, value: Value | StridedInput) -> Value | View:
+    source = value.source if isinstance(value, StridedInput) else value
+    return emit.constant(source) if isinstance(source, np.ndarray) else source

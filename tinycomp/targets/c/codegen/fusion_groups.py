@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import Dim, tensor
-from tinycomp.targets.c.codegen.element_program import MAX_IMMEDIATES, MAX_INPUTS, MAX_OUTPUTS, MAX_STEPS, Steps
+from tinycomp.targets.c.codegen.element_program import (
+    MAX_IMMEDIATES,
+    MAX_INPUTS,
+    MAX_OUTPUTS,
+    MAX_STEPS,
+    Steps,
+    StridedInput,
+)
 
 Space = tuple[tuple[Dim, ...] | None, str]
 """Shape and layout."""
@@ -28,7 +35,7 @@ class FusionGroup:
         nodes: In the order of the graph.
         steps: The most steps of the kernel's program.
         immediates: The most scalar constants.
-        reads: The values that it reads.
+        reads: The values, and what else, that it reads.
         gives: The operators whose results something outside reads.
         is_open: Whether more operators may join.
     """
@@ -37,7 +44,7 @@ class FusionGroup:
     nodes: list[Node]
     steps: int
     immediates: int
-    reads: set[Value]
+    reads: set[Value | StridedInput]
     gives: list[Node]
     is_open: bool = True
 
@@ -95,7 +102,11 @@ class _Grouping:
         if steps > MAX_STEPS or immediates > MAX_IMMEDIATES:
             return False
         both = (first, second)
-        reads = {v for v in first.reads | second.reads if self._group_of(v.producer) not in both}
+        reads = {
+            v
+            for v in first.reads | second.reads
+            if isinstance(v, StridedInput) or self._group_of(v.producer) not in both
+        }
         gives = [n for n in first.gives + second.gives if self._is_read_outside(n.output, both)]
         if len(reads) > MAX_INPUTS or len(gives) > MAX_OUTPUTS:
             return False
@@ -114,5 +125,4 @@ class _Grouping:
 def _alone(node: Node, steps: Steps) -> FusionGroup:
     type_ = tensor(node.output.type)
     size = len(steps.steps) + 1  # one more for a copy, if no step makes the result
-    reads = {v for v in steps.inputs if isinstance(v, Value)}
-    return FusionGroup((type_.shape, type_.layout), [node], size, len(steps.immediates), reads, [node])
+    return FusionGroup((type_.shape, type_.layout), [node], size, len(steps.immediates), set(steps.inputs), [node])

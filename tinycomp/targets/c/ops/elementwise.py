@@ -9,7 +9,7 @@ import ml_dtypes
 from tinycomp.ir.graph import Node
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.library import codes, lib
-from tinycomp.targets.c.codegen.element_program import INTEGERS, MAX_INPUTS, SMALL_FLOATS, TYPES, Ref, Steps
+from tinycomp.targets.c.codegen.element_program import FLOATS, INTEGERS, MAX_INPUTS, SMALL_FLOATS, TYPES, Ref, Steps
 from tinycomp.targets.c.codegen.epilogue import READ
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.codegen.texts import DTYPE, takes_texts
@@ -19,7 +19,6 @@ from tinycomp.targets.common.checks import Verdict, all_of, dtypes
 
 FAMILY = LoweringRules()
 
-FLOATS = ("float32", "float64", "float16", "bfloat16")
 _floats, _numbers = dtypes(*FLOATS), dtypes(*FLOATS, *INTEGERS)
 _all_floats = dtypes(*FLOATS, *SMALL_FLOATS)
 
@@ -256,10 +255,10 @@ def is_inf(steps: Steps, node: Node) -> Ref:
     """Add a test for the infinities that are asked for."""
     x = _read(steps, node)
     signs = [s for s, n in ((-1, "detect_negative"), (1, "detect_positive")) if node.attrs.get(n, 1)]
-    found = [steps.compare(COMPARE["Equal"], x, steps.constant(s * math.inf, x.dtype)) for s in signs]
-    if not found:
+    if not signs:
         return steps.constant(False, "bool")
-    return found[0] if len(found) == 1 else steps.logical(LOGICAL["Or"], *found)
+    size = x if len(signs) == 1 else steps.unary(UNARY["Abs"], x)
+    return steps.compare(COMPARE["Equal"], size, steps.constant(signs[-1] * math.inf, x.dtype))
 
 
 @FAMILY.element("Where", check=all_of(movable, known_rank))

@@ -459,10 +459,14 @@ def _band(emit: Emitter, node: Node, rows: Size, columns: Size, diagonal: Size) 
 
 @FAMILY.lower("EyeLike", check=all_of(movable, known_rank), layout=LayoutRule.ROW_MAJOR)
 def eye_like(emit: Emitter, node: Node) -> None:
-    """Make the result a constant where it is known and small; else fill it with zeros, and the diagonal with ones."""
+    """Make the result a constant where it is known and small; else fill it with zeros, and the diagonal with ones.
+
+    A result of the region is filled in any case: copying a constant takes longer.
+    """
     type_, (rows, columns) = sized_type(node.output)
     shift = int(node.attrs.get("k", 0))
-    if isinstance(rows, int) and isinstance(columns, int) and rows * columns <= _LARGEST_CONSTANT:
+    stays = node.output not in emit.graph.outputs
+    if stays and isinstance(rows, int) and isinstance(columns, int) and rows * columns <= _LARGEST_CONSTANT:
         eye = np.eye(rows, columns, min(max(shift, -rows), columns))
         emit.alias(node.output, emit.constant(eye.astype(numpy_dtype(type_.dtype))))
         return

@@ -10,10 +10,11 @@ import numpy as np
 from tinycomp.ir.graph import COMPOSITE, Node, Value
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import Match, P, ValuePattern, reject
+from tinycomp.runtime.native.library import lib
 from tinycomp.symbolic import maximum, product
 from tinycomp.target import Target
-from tinycomp.targets.c.codegen.emitter import Emitter, View
-from tinycomp.targets.c.codegen.epilogue import IDENTITY
+from tinycomp.targets.c.codegen.element_program import FLOATS, Ref, Steps, StridedInput
+from tinycomp.targets.c.codegen.emitter import Emitter
 from tinycomp.targets.c.codegen.images import is_planar
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank, taken
 from tinycomp.targets.c.ops.conv import image
@@ -21,6 +22,7 @@ from tinycomp.targets.common.checks import (
     Verdict,
     all_of,
     constant,
+    dtypes,
     float32,
     ranks,
     sized_type,
@@ -203,27 +205,19 @@ def _inference(node: Node) -> Verdict:
     return node.attrs.get("spatial", 1) == 1 or reject("statistics per element")
 
 
-@FAMILY.lower(
-    "BatchNormalization",
-    check=all_of(float32, ranks(2, 3, 4, 5), constant(1, 2, 3, 4), _inference), layout=LayoutRule.CHANNELS_LAST,
-)  # fmt: skip
-def batch_norm(emit: Emitter, node: Node) -> None:
-    """Emit a batch normalisation that could not be folded, as one multiply-add per element."""
-    source = image(node.operand(0))
+@FAMILY.element(
+    "BatchNormalization", check=all_of(dtypes(*FLOATS), ranks(2, 3, 4, 5), constant(1, 2, 3, 4), _inference)
+)
+def batch_norm(steps: Steps, node: Node) -> Ref:
+    """Add a batch normalisation that could not be folded: a product and a sum with one number per channel."""
+    x = steps.wide(steps.read(node.operand(0)))
     scale, bias, mean, variance = (
         v.const.astype(np.float64) for v in node.inputs[1:5] if v is not None and v.const is not None
     )
-    factor = scale / np.sqrt(variance + float(node.attrs.get("epsilon", 1e-5)))
-    shift = emit.constant((bias - mean * factor).astype(np.float32))
-    params = {
-        "pixels": source.batch * source.height * source.width,
-        "channels": source.channels,
-        **IDENTITY.params(),
-    }
-    operands: list[Value | View | None] = [
-        node.output,
-        node.operand(0),
-        emit.constant(factor.astype(np.float32)),
-        shift,
-    ]
-    emit.call("channel_affine_f32", operands, params, node)
+    factors = scale / np.sqrt(variance + float(node.attrs.get("epsilon", 1e-5)))
+    along = tuple(int(axis == 1) for axis in range(node.output.rank or 0))
+    factor, shift = (
+        steps.read_strided(StridedInput(numbers.astype(x.dtype), x.dtype, along))
+        for numbers in (factors, bias - mean * factors)
+    )
+    return steps.binary(lib.TC_BINARY_ADD, steps.binary(lib.TC_BINARY_MUL, x, factor), shift)
