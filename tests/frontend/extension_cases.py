@@ -153,6 +153,34 @@ def products() -> list[Case]:
     ]
 
 
+def recurrent() -> list[Case]:
+    """Recurrent layers of quantised weights, in the forms that onnxruntime's quantiser writes."""
+    x, size = reals(7, 2, 12), 10
+    found = []
+    for direction, per_channel, rest in (
+        ("forward", False, False),
+        ("reverse", True, True),
+        ("bidirectional", True, True),
+    ):
+        count = 1 + (direction == "bidirectional")
+        scales = (count, 4 * size) if per_channel else (count,)
+        constants = {1: stored("int8", count, 12, 4 * size, bits=7), 2: stored("int8", count, size, 4 * size, bits=7)}
+        for place in (8, 10):
+            kind = "int8" if per_channel else "uint8"
+            points = np.zeros(scales, kind) if per_channel else stored(kind, *scales, bits=7)
+            constants |= {place: RNG.uniform(0.001, 0.01, scales).astype(np.float32), place + 1: points}
+        if not per_channel:
+            constants |= {place: (constants[place] + 64).astype("uint8") for place in (1, 2)}
+        if rest:
+            constants |= {3: reals(count, 8 * size)}
+        states = {5: reals(count, 2, size), 6: reals(count, 2, size)} if rest else {}
+        attrs = {"hidden_size": size, "direction": direction}
+        found.append(
+            Case("DynamicQuantizeLSTM", {0: x, **states}, constants, attrs, rtol=1e-5, outputs=("y", "y_h", "y_c"))
+        )
+    return found
+
+
 def blocks() -> list[Case]:
     """Products with weights of few bits, in every form that onnxruntime computes right."""
     deep = reals(2, 3, 64)
@@ -357,4 +385,5 @@ CASES = [
     *rows(),
     *rotary(),
     *distances(),
+    *recurrent(),
 ]

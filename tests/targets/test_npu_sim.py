@@ -228,9 +228,14 @@ def broadcast(layer: Layer) -> Graph:
     return layer.done(layer.Add(layer.dequantized(layer.inputs[0]), small))
 
 
+def negative_scale(layer: Layer) -> Graph:
+    return layer.done(layer.GlobalAveragePool(layer.dequantized(layer.inputs[0], -0.05)))
+
+
 REFUSALS = {
     "channels": (lambda n: n.done(conv(n, channels=12)), "qconv: output channels must be a multiple of 16, got 12"),
     "scales": (two_scales, "activations have one scale, got 16"),
+    "sign": (negative_scale, "scales are positive numbers, got -0.05"),
     "axis": (wrong_axis, "weights have one scale per output channel, got one along axis 1"),
     "overflow": (overflow, "which overflows the int32 accumulator"),
     "average": (padded_average, "every sum is divided by the same count, but padding makes the counts differ"),
@@ -241,7 +246,7 @@ REFUSALS = {
 def test_a_scale_that_is_not_positive_is_refused_before_any_target_sees_it():
     layer = Layer(2, 16, 9, 9)
     with pytest.raises(tinycomp.TinycompError, match=r"a quantisation scale is not positive; .* found 0\.0"):
-        layer.dequantized(layer.inputs[0], 0.0)
+        layer.QuantizeLinear(layer.dequantized(layer.inputs[0]), np.float32(0), np.int8(0))
 
 
 @pytest.mark.parametrize("name", REFUSALS)

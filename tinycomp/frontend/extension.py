@@ -163,6 +163,7 @@ FILES = MappingProxyType({
         com.microsoft::RotaryEmbedding com.microsoft::SkipLayerNormalization
         com.microsoft::SkipSimplifiedLayerNormalization
     """,
+    "quantized_recurrent": "com.microsoft::DynamicQuantizeLSTM",
     "machine_learning": """
         ai.onnx.ml::ArrayFeatureExtractor ai.onnx.ml::Binarizer ai.onnx.ml::Imputer ai.onnx.ml::LabelEncoder
         ai.onnx.ml::LinearClassifier ai.onnx.ml::LinearRegressor ai.onnx.ml::Normalizer ai.onnx.ml::OneHotEncoder

@@ -82,7 +82,7 @@ class ExpandFunctions(Pass):
         """
         targets = find_all(self.targets)
         expanded = 0
-        for scope in open_graphs(graph):
+        for scope in reversed([*open_graphs(graph)]):  # inner ones first: what a body holds decides over its operator
             if any(map(_may_expand, scope.nodes)):
                 barred = {t.name: t.excluded(scope, self.policy) for t in targets}
                 expanded += expand_for(targets, scope, barred, graph.remarks)
