@@ -6,6 +6,7 @@
 #include "vocabulary.h"
 
 #include "../common/number.h"
+#include "../elementwise/rows.h"
 
 enum { MAX_INDICES_Y, MAX_INDICES_PLACES, MAX_INDICES_X };
 
@@ -80,12 +81,13 @@ static int64_t max_indices_place(const tc_max_pool_indices_params *p, int64_t at
 }
 
 /* Starts with what is below every number, at the first cell inside: so this place counts if no cell is greater. If the
- * window lies in the padding alone, it is the nearest place. */
+ * window lies in the padding alone, it is the nearest place. Until the end, places are counted from where the window
+ * begins, so that a cell has the same in all windows of a line. */
 static void max_indices_start(const tc_max_pool_indices_params *p, const max_indices_line *line, int64_t *places) {
   const int64_t d = max_indices_inside(line->depth.first, p->depth);
   const int64_t from = (d * p->height + max_indices_inside(line->height.first, p->height)) * p->width;
   for (int64_t w = 0; w < p->out_width; w++) {
-    places[w] = from + max_indices_inside(MAX_INDICES_CELLS(p, width, w).first, p->width);
+    places[w] = from + max_indices_inside(MAX_INDICES_CELLS(p, width, w).first, p->width) - w * p->stride_width;
   }
 }
 
@@ -99,27 +101,41 @@ static void max_indices_column(const tc_max_pool_indices_params *p, max_indices_
 
 enum { MAX_INDICES_STRIP = 64 };
 
+/* Brings together what lies `stride` elements apart. */
+#define TC_BITS(kind, type, wraps)                                                                             \
+  static void max_indices_pick_##kind(void *to, const void *from, const int64_t stride, const int64_t count) { \
+    type *restrict picked = to;                                                                                \
+    const type *x = from;                                                                                      \
+    if (stride == 2) {                                                                                         \
+      for (int64_t i = 0; i < count; i++) {                                                                    \
+        picked[i] = x[2 * i];                                                                                  \
+      }                                                                                                        \
+      return;                                                                                                  \
+    }                                                                                                          \
+    for (int64_t i = 0; i < count; i++) {                                                                      \
+      picked[i] = x[stride * i];                                                                               \
+    }                                                                                                          \
+  }
+TC_BITS_LIST
+#undef TC_BITS
+
+static void max_indices_pick(void *to, const void *from, size_t size, int64_t stride, int64_t count) {
+  void (*const pick)(void *, const void *, int64_t, int64_t) = size == 1   ? max_indices_pick_U8
+                                                               : size == 2 ? max_indices_pick_U16
+                                                               : size == 4 ? max_indices_pick_U32
+                                                                           : max_indices_pick_U64;
+  pick(to, from, stride, count);
+}
+
 /* One cell of every window of a line at a time, without a branch to guess. */
 #define TC_NUMBER(kind, type, wide)                                                                                  \
-  static void max_indices_pick_##kind(type *restrict to, const type *from, const int64_t stride,                     \
-                                      const int64_t count) {                                                         \
-    if (stride == 2) {                                                                                               \
-      for (int64_t i = 0; i < count; i++) {                                                                          \
-        to[i] = from[2 * i];                                                                                         \
-      }                                                                                                              \
-      return;                                                                                                        \
-    }                                                                                                                \
-    for (int64_t i = 0; i < count; i++) {                                                                            \
-      to[i] = from[stride * i];                                                                                      \
-    }                                                                                                                \
-  }                                                                                                                  \
   static void max_indices_join_##kind(type *restrict y, int64_t *restrict places, const type *restrict cells,        \
-                                      int64_t at, const int64_t stride, const int64_t count) {                       \
+                                      const int64_t place, const int64_t count) {                                    \
     for (int64_t i = 0; i < count; i++) {                                                                            \
       const type cell = cells[i], best = y[i];                                                                       \
       const bool better = (cell > best) | ((cell != cell) & (best == best));                                         \
       y[i] = better ? cell : best;                                                                                   \
-      places[i] = better ? at + i * stride : places[i];                                                              \
+      places[i] = better ? place : places[i];                                                                        \
     }                                                                                                                \
   }                                                                                                                  \
   static void max_indices_cells_##kind(const tc_max_pool_indices_params *p, type *y, int64_t *places, const type *x, \
@@ -127,13 +143,12 @@ enum { MAX_INDICES_STRIP = 64 };
     type picked[MAX_INDICES_STRIP];                                                                                  \
     for (int64_t w = line->begin; w < line->end; w += MAX_INDICES_STRIP) {                                           \
       const int64_t count = tc_min(line->end - w, MAX_INDICES_STRIP);                                                \
-      const int64_t at = from + line->first + w * p->stride_width;                                                   \
-      const type *cells = x + at;                                                                                    \
+      const type *cells = x + from + line->first + w * p->stride_width;                                              \
       if (p->stride_width > 1) {                                                                                     \
-        max_indices_pick_##kind(picked, cells, p->stride_width, count);                                              \
+        max_indices_pick(picked, cells, sizeof(type), p->stride_width, count);                                       \
         cells = picked;                                                                                              \
       }                                                                                                              \
-      max_indices_join_##kind(y + w, places + w, cells, at, p->stride_width, count);                                 \
+      max_indices_join_##kind(y + w, places + w, cells, from + line->first, count);                                  \
     }                                                                                                                \
   }                                                                                                                  \
   static void max_indices_line_##kind(const tc_max_pool_indices_params *p, void *to, int64_t *places,                \
@@ -191,7 +206,7 @@ static void TC_NAME(tc_max_pool_indices)(const tc_call *call, int64_t begin, int
                                .height = MAX_INDICES_CELLS(p, height, i % p->out_height)};
       max_indices_line_of(p, (char *)call->operands[MAX_INDICES_Y] + at * size, places, x, &line);
       for (int64_t w = 0; w < p->out_width; w++) {
-        places[w] = unit * volume + max_indices_place(p, places[w]);
+        places[w] = unit * volume + max_indices_place(p, places[w] + w * p->stride_width);
       }
     }
   }
