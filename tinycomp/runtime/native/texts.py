@@ -33,6 +33,7 @@ class TextBorder:
         self._names = [spec.name for spec in program.inputs]
         self._prefix = np.frombuffer(texts.prefix, np.uint8)
         self._results = len(program.results)
+        self._sizes: dict[tuple[int, int], Array] = {}
 
     def encode(self, operands: Sequence[Array], limit: int | None = None) -> list[Array] | None:
         """Return the inputs for contiguous arrays; None if their heap would be larger than a limit.
@@ -52,14 +53,18 @@ class TextBorder:
         if start + room > _MOST:
             self._refuse_length(total)
         reserve_bytes(start + room, self._where, "its texts")
-        heap = np.empty(start + room, np.uint8)
-        heap[:start] = self._prefix
+        heap = np.zeros(start + room, np.uint8)
+        if start:
+            heap[:start] = self._prefix
         inputs, at = list(operands), start
         for index in self._texts.inputs:
             inputs[index] = spans = np.empty(operands[index].shape, np.uint64)
             at = _texts.encode(operands[index], spans, heap, at)
-        heap[at:] = 0
-        return [*inputs, heap, np.array((room, most), np.int64)]
+        sizes = self._sizes.get((room, most))
+        if sizes is None:  # of which there are few, because they are powers of two
+            sizes = self._sizes[room, most] = np.array((room, most), np.int64)
+        inputs += (heap, sizes)
+        return inputs
 
     def _measured(self, index: int, texts: Array) -> tuple[int, int]:
         """Return the bytes of all texts of an operand, and those of the longest one."""
