@@ -214,6 +214,10 @@ def test_a_limit_beyond_every_size_is_none():
     assert minimum(2**62, 2**63 - 1) == 2**62
 
 
+def test_the_least_and_the_greatest_of_numbers_are_numbers():
+    assert (minimum(3), minimum(4, -2, 9), maximum(4, -2, 9), maximum(0, 0)) == (3, -2, 9, 0)
+
+
 def test_a_size_that_is_filled_up_is_one_that_is_rounded_up():
     assert N + (8 - N % 8) % 8 == rounded_up(N, 8) == 8 * ((N + 7) // 8)
     assert (-N) // 8 == -((N + 7) // 8)

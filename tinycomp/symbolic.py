@@ -672,7 +672,10 @@ def _proper_fraction(top: Size, bottom: int) -> Size:
     return _of_atom(_Atom("//", "", (top, bottom)))
 
 
-def _extreme(kind: str, sizes: Iterable[Size]) -> Size:
+def _extreme(kind: str, sizes: Sequence[Size]) -> Size:
+    numbers = [value for value in sizes if isinstance(value, int)]
+    if len(numbers) == len(sizes):
+        return min(numbers) if kind == "min" else max(numbers)
     flat: list[Size] = []
     for value in sizes:
         name = _only_atom(value)

@@ -289,7 +289,8 @@ class Compiler:
             "bounds": {name: list(bounds) for name, bounds in lowered.graph.bounds.items()},
             **self.devices.to_dict(),
         }
-        return pack(about, lowered, report({}))
+        with compiling():
+            return pack(about, lowered, report({}))
 
     def _report(
         self,

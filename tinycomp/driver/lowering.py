@@ -368,8 +368,10 @@ def _last_uses(graph: Graph, nodes: Sequence[Node]) -> dict[int, list[Value]]:
 
 def constants_of(graph: Graph) -> list[Value]:
     """Return the constants of a graph and of all bodies below it."""
-    bodies = [body for _, node in graph.walk() for body in node.bodies.values()]
-    return [value for each in (graph, *bodies) for value in each.constants]
+    graphs = [graph]
+    for each in graphs:  # which grows meanwhile
+        graphs.extend([body for node in each.nodes if node.bodies for body in node.bodies.values()])
+    return [value for each in graphs for value in each.constants]
 
 
 def _value_bytes(value: Value) -> int:

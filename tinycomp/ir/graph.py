@@ -537,7 +537,8 @@ class Graph:
             graph = stack.pop()
             for node in graph.nodes:
                 yield graph, node
-                stack.extend(node.bodies.values())
+                if node.bodies:
+                    stack.extend(node.bodies.values())
 
     # Building ------------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,8 @@ VARIABLE = "TINYCOMP_CACHE"
 LARGE = 1 << 16
 """Bytes from which on an array is worth a place in a file: smaller ones would not fill the pages that they take."""
 _ALIGNMENT = 64
-_Key = tuple[int, str, tuple[int, ...], tuple[int, ...]]
+Place = tuple[int, str, tuple[int, ...], tuple[int, ...]]
+"""Where an array lies and how it is read there: two with the same are one, as long as both live."""
 
 
 class Constants:
@@ -37,14 +38,14 @@ class Constants:
     """
 
     def __init__(self) -> None:
-        self._copies: dict[_Key, tuple[Array, Array]] = {}
+        self._copies: dict[Place, tuple[Array, Array]] = {}
         self._lock = Lock()
 
     def own(self, array: Array) -> Array:
         """Return an aligned copy of an array that lies in a file of others, always the same; others aligned."""
         if not is_foreign(array):
             return np.require(array, requirements=["A"])
-        key = (array.__array_interface__["data"][0], array.dtype.str, array.shape, array.strides)
+        key = place_of(array)
         with self._lock:
             if key not in self._copies:  # the original is kept, so that nothing else can come to lie there
                 self._copies[key] = array, spilled([array])[0] if is_large(array) else array.copy()
@@ -92,6 +93,11 @@ def check_files(values: Iterable[HasConstant]) -> None:
     """
     for mapping in mappings_of(v.const for v in values if v.const is not None):
         mapping.check()
+
+
+def place_of(array: Array) -> Place:
+    """Return where an array lies."""
+    return array.__array_interface__["data"][0], array.dtype.str, array.shape, array.strides
 
 
 def is_large(array: Array) -> bool:

@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinycomp.errors import ArtifactError, TinycompError
+from tinycomp.memory.constants import Place, place_of
 from tinycomp.memory.mapped import map_file, mapping_of
 from tinycomp.memory.system import open_regular
 from tinycomp.runtime.native.program import Array
@@ -59,9 +60,16 @@ class Archive:
     arrays: dict[str, Array] = field(default_factory=dict)
     record: Recorder | None = None
     fingerprint: str = ""
+    _stored: dict[Place, tuple[Array, str]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def store(self, array: Array) -> str:
         """Add an array and return its key; equal arrays share one."""
+        place = place_of(array)
+        if place not in self._stored:  # the array is kept, so that nothing else can come to lie there
+            self._stored[place] = array, self._add(array)
+        return self._stored[place][1]
+
+    def _add(self, array: Array) -> str:
         digest = hashlib.sha256(f"{_dtype_text(array)}{array.shape}".encode())
         digest.update(_payload(array).data)
         key = digest.hexdigest()[:32]

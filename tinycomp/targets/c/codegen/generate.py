@@ -230,17 +230,37 @@ def _name_inputs(graph: Graph, prefix: str) -> bool:
         return not prefix and _name_elements(graph)
     sizes = [symbolic.size(dim) for dim in dims if isinstance(dim, str)]
     named = {size.name for size in sizes if isinstance(size, Expression) and size.name is not None}
-    types: list[Type] = []
-    for value in graph.inputs:
-        type_ = tensor(value.type)
-        shape = [_named(dim, f"{prefix}{value.name}.{axis}", named) for axis, dim in enumerate(type_.shape or ())]
-        types.append(TensorType(type_.dtype, tuple(shape), type_.layout))
-    retype(graph, types)
+    types = [_with_names(value, prefix, named) for value in graph.inputs]
+    are_named = all(type_ == v.type and v.contents is None for type_, v in zip(types, graph.inputs, strict=True))
+    if not are_named or not _is_sized(graph, named):
+        retype(graph, types)
     if implied := implied_sizes(graph):
         retype(graph, [_with_sizes(type_, implied) for type_ in types])
     if not prefix:
         _name_elements(graph)
     return True
+
+
+def _with_names(value: Value, prefix: str, named: Set[str]) -> TensorType:
+    """Return the type of an input with a name for every dimension that is not computed from those that have one."""
+    type_ = tensor(value.type)
+    shape = [_named(dim, f"{prefix}{value.name}.{axis}", named) for axis, dim in enumerate(type_.shape or ())]
+    return TensorType(type_.dtype, tuple(shape), type_.layout)
+
+
+def _is_sized(graph: Graph, named: Set[str]) -> bool:
+    """Tell whether all sizes, and all elements that are known, are numbers or computed from named dimensions."""
+    dims: set[Dim] = set()
+    elements: set[Size | None] = set()
+    for _, node in graph.walk():
+        for value in node.used_outputs():
+            type_ = value.type
+            if not isinstance(type_, TensorType) or type_.shape is None:
+                return False
+            dims.update(type_.shape)
+            elements.update(type_.contents or ())
+    elements.update([symbolic.size(dim) for dim in dims if dim is not None])
+    return None not in dims and all(e.symbols <= named for e in elements if isinstance(e, Expression))
 
 
 def _name_elements(graph: Graph) -> bool:
