@@ -169,7 +169,8 @@ enum tc_conv_algorithm {
   TC_CONV_DIRECT = 1,     /* conv2d_f32 reads its input through one pointer per kernel position, */
   TC_CONV_LINES = 2,      /* or through one per kernel line, where its values are adjacent: for few channels */
   TC_CONV_WINOGRAD_2 = 3, /* conv2d_winograd_f32 computes tiles of 2x2 output pixels, */
-  TC_CONV_WINOGRAD_4 = 4  /* or of 4x4, which is its own choice */
+  TC_CONV_WINOGRAD_4 = 4, /* or of 4x4, which is its own choice */
+  TC_CONV_COLUMNS = 5     /* conv2d_f32 has columns in its vectors, for few filters; direct where they do not fit */
 };
 
 /* conv2d_f32: NHWC convolution with constant weights; y = activation(conv(x, w) + bias + residual).

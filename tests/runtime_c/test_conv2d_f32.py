@@ -29,6 +29,13 @@ CASES = {
     "window larger than image": ((1, 2, 2, 4), (5, 4, 5, 5), (1, 1), (1, 1), (2, 2, 2, 2), 1),
     "window in the padding alone": ((1, 2, 2, 10), (5, 10, 2, 2), (3, 3), (1, 1), (4, 4, 4, 4), 1),
     "several blocks and panels": ((1, 20, 21, 40), (140, 40, 3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 1),
+    "dilated beyond the image": ((1, 9, 11, 40), (24, 40, 3, 3), (1, 1), (6, 6), (6, 6, 6, 6), 1),
+    "deep, dilated beyond the image": ((2, 7, 9, 700), (20, 700, 3, 3), (1, 1), (5, 8), (5, 8, 5, 8), 1),
+    "few pixels, dilated beyond the image": ((1, 2, 2, 40), (140, 40, 3, 3), (1, 1), (3, 3), (3, 3, 3, 3), 1),
+    "few filters": ((2, 9, 150, 6), (4, 6, 3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 1),
+    "two filters, dilated lines": ((1, 1, 1500, 33), (2, 33, 1, 7), (1, 1), (1, 3), (0, 9, 0, 9), 1),
+    "eight filters, lines apart": ((1, 12, 70, 3), (8, 3, 4, 5), (2, 1), (1, 1), (1, 2, 2, 2), 1),
+    "few filters in the padding": ((1, 2, 2, 3), (2, 3, 3, 3), (1, 1), (1, 1), (40, 60, 40, 60), 1),
     "no pixels": ((0, 5, 5, 3), (4, 3, 3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 1),
     "no channels": ((1, 5, 5, 0), (4, 0, 3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 1),
 }
@@ -73,6 +80,32 @@ def test_convolutions_of_rounded_factors(case, algorithm, isa, pool, rng):
     operands = [x, Weight(w), Weight(bias), residual]
     y = run_single("conv2d_bf16_f32", operands, params, ("float32", expected.shape), isa, pool)
     np.testing.assert_allclose(y, np.maximum(expected + bias + residual, 0), rtol=1e-5, atol=2e-4)
+
+
+@pytest.mark.parametrize("pixels", [(2, 2), (7, 9)])
+@pytest.mark.parametrize("channels", [40, 700])
+def test_positions_that_see_nothing_but_padding_are_not_computed(channels, pixels, isa, pool, rng):
+    x, w = rng.standard_normal((1, *pixels, channels), np.float32), rng.standard_normal((9, channels, 3, 3), np.float32)
+    geometry = ((1, 1), (9, 9), (9, 9, 9, 9), 1)
+    params, expected = conv_params(x, w, *geometry), conv2d(x, w, *geometry)
+    w[:, :, 0] = w[:, :, :, 2] = np.nan
+    y = run_single("conv2d_f32", [x, Weight(w), None, None], params, ("float32", expected.shape), isa, pool)
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=2e-4)
+
+
+@pytest.mark.parametrize("filters", range(1, 9))
+def test_few_filters_with_columns_in_vectors(filters, isa, pool, rng):
+    x, w = rng.standard_normal((2, 3, 131, 12), np.float32), rng.standard_normal((filters, 5, 3, 4), np.float32)
+    bias, geometry = rng.standard_normal(filters, np.float32), ((1, 1), (1, 2), (1, 3, 1, 4), 1)
+    expected = conv2d(x[..., :5], w, *geometry)
+    residual = rng.standard_normal((*expected.shape[:3], 11), np.float32)
+    expected = np.maximum(expected + bias + residual[..., :filters], 0)
+    strides = {"x_pixel_stride": 12, "y_pixel_stride": 10, "residual_pixel_stride": 11}
+    params = {**conv_params(x[..., :5], w, *geometry), **strides, "algorithm": 5, "activation": 1}
+    operands = [x, Weight(w), Weight(bias), residual]
+    y = run_single("conv2d_f32", operands, params, ("float32", (*expected.shape[:3], 10)), isa, pool)
+    np.testing.assert_allclose(y[..., :filters], expected, rtol=1e-5, atol=1e-4)
+    np.testing.assert_array_equal(y[..., filters:], 77)
 
 
 @pytest.mark.parametrize("block_rows", [1, 7, 96, 4096])

@@ -9,6 +9,7 @@
 #include "../gemm/pack_f32.h"
 #include "../gemm/block_f32.h"
 #include "../gemm/grid.h"
+#include "conv2d_columns.h"
 #include "conv2d_rows.h"
 
 enum { CONV_Y, CONV_X, CONV_W, CONV_BIAS, CONV_RESIDUAL };
@@ -18,6 +19,8 @@ typedef struct conv_plan {
   tc_window window;
   bool lines;          /* one tap per kernel line instead of one per kernel position */
   bool patches;        /* lines are so short that the whole window is copied into one tap */
+  bool by_columns;     /* vectors hold columns instead of channels */
+  conv_strips strips;  /* then */
   int64_t taps, depth; /* as the micro-kernel sees them */
   int64_t columns;     /* output channels per group */
   tc_grid grid;        /* of one group, with blocks chosen for all groups together */
@@ -50,6 +53,11 @@ static conv_plan conv_plan_make(const tc_conv2d_f32_params *p, int64_t l2_bytes)
   plan.grid = tc_grid_make(pixels, plan.columns, p->batch * p->height * p->width * p->channels,
                            plan.taps * plan.depth * p->out_channels,
                            (tc_grid_wish){p->block_rows, p->panel_order, l2_bytes, p->groups});
+  plan.by_columns = p->groups == 1 && (p->algorithm == TC_CONV_AUTO || p->algorithm == TC_CONV_COLUMNS) &&
+                    conv_fits_strips(&plan.window, p->channels, p->out_channels);
+  if (plan.by_columns) {
+    plan.strips = conv_strips_of(&plan.window, p->channels, p->out_channels);
+  }
   plan.bias_floats = tc_round_up(plan.columns, TC_LANES);
   plan.panel_floats = tc_packed_floats(plan.taps * plan.depth, plan.columns);
   return plan;
@@ -81,13 +89,13 @@ static void conv_check(tc_prepare *prepare) {
   TC_PRODUCT(prepare, p->out_channels + p->groups * TC_LANES, p->channels / p->groups + 1, p->kernel_height,
              p->kernel_width, sizeof(float));
   prepare->work.flops = 2.0 * TC_COUNT(p->batch, p->out_height, p->out_width, weights);
-  prepare->work.algorithm = p->algorithm;
 }
 
 static void TC_NAME(tc_conv2d_f32_prepare)(tc_prepare *prepare) {
   const tc_conv2d_f32_params *p = prepare->params;
-  TC_REQUIRE(prepare, p->algorithm >= TC_CONV_AUTO && p->algorithm <= TC_CONV_LINES, "there is no algorithm %lld here",
-             (long long)p->algorithm);
+  TC_REQUIRE(prepare,
+             (p->algorithm >= TC_CONV_AUTO && p->algorithm <= TC_CONV_LINES) || p->algorithm == TC_CONV_COLUMNS,
+             "there is no algorithm %lld here", (long long)p->algorithm);
   TC_PRODUCT(prepare, p->groups, tc_plus(p->channels, 1), tc_plus(p->out_channels, 1)); /* bounds each of them */
   if (!tc_refused(prepare)) {
     conv_check(prepare);
@@ -105,6 +113,12 @@ static void TC_NAME(tc_conv2d_f32_prepare)(tc_prepare *prepare) {
   TC_SHARE(prepare, p->groups, p->channels, p->out_channels, p->kernel_height, p->kernel_width);
   prepare->scratch_bytes = TC_PRODUCT(prepare, plan.grid.block_rows, plan.taps, (int64_t)sizeof(float *) + copied) +
                            TC_LANES * (int64_t)sizeof(float); /* copies end with whole vectors */
+  prepare->work.algorithm = p->algorithm == TC_CONV_COLUMNS && !plan.by_columns ? TC_CONV_DIRECT : p->algorithm;
+  if (plan.by_columns) {
+    prepare->units = TC_PRODUCT(prepare, p->batch, plan.strips.bands, plan.strips.strips);
+    prepare->scratch_bytes = TC_PRODUCT(prepare, plan.strips.rows, p->channels, plan.strips.line, sizeof(float)) +
+                             TC_PRODUCT(prepare, p->out_channels, plan.strips.out_line, sizeof(float));
+  }
 }
 
 static void TC_NAME(tc_conv2d_f32_pack)(const tc_prepare *prepare, void *state) {
@@ -160,10 +174,16 @@ static void TC_NAME(tc_conv2d_f32)(const tc_call *call, int64_t begin, int64_t e
   const int64_t depth = plan.taps * plan.depth;
   const float *bias = call->state, *panels = bias + p->groups * plan.bias_floats;
   const float *residual = call->operands[CONV_RESIDUAL];
+  if (plan.by_columns) {
+    const conv_strip_operands operands = {call->operands[CONV_X], panels, bias, residual, call->operands[CONV_Y]};
+    conv_strips_run(call, &plan.strips, &operands, begin, end);
+    return;
+  }
   tc_block_f32 block = {.rows = call->scratch,
                         .row_stride = plan.grid.block_rows,
                         .taps = plan.taps,
                         .depth = plan.depth,
+                        .outside = panels + p->groups * plan.panel_floats,
                         .residual_stride = p->residual_pixel_stride,
                         .c_stride = p->y_pixel_stride,
                         .epilogue = tc_epilogue(p->activation, p->activation_a, p->activation_b)};
@@ -173,7 +193,7 @@ static void TC_NAME(tc_conv2d_f32)(const tc_call *call, int64_t begin, int64_t e
     const tc_place place = conv_place(&plan.grid, p->groups, unit, &group);
     if (row != place.row) {
       row = place.row;
-      conv_prepare_rows(call, &plan, &place, panels + p->groups * plan.panel_floats);
+      conv_prepare_rows(call, &plan, &place, block.outside);
     }
     const int64_t channel = group * plan.columns + place.column;
     block.first_depth = group * (p->channels / p->groups);

@@ -211,6 +211,7 @@ static void deconv_run_phase(const deconv_line *line, const tc_epilogue_f32 *epi
                                   .row_count = count,
                                   .taps = taps,
                                   .depth = plan->depth,
+                                  .outside = line->zeros,
                                   .panel = panels + column * taps * plan->depth,
                                   .columns = tc_min(plan->width - column, TC_PANEL),
                                   .bias = line->bias + column,

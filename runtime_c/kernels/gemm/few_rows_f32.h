@@ -130,7 +130,12 @@ TC_INLINE void tc_few_body(const int mr, const int np, const int format, const t
   }
   tc_few_start(mr, np, block, &sum);
   int64_t at = 0; /* in every panel */
-  for (int64_t tap = 0; tap < block->taps; tap++) {
+  uint64_t skipped = tc_taps_outside(block->rows, block->row_stride, block->row_count, block->taps, block->outside);
+  for (int64_t tap = 0; tap < block->taps; tap++, skipped >>= 1) {
+    if (skipped & 1) {
+      at += block->depth * TC_PANEL;
+      continue;
+    }
     const float *row[TC_FEW_ROWS];
 #pragma GCC unroll 5
     for (int m = 0; m < mr; m++) {

@@ -12,6 +12,7 @@ typedef struct tc_tile_f32 {
   const float *const *rows;
   int64_t row_stride;
   int64_t taps;
+  uint64_t skipped;    /* a bit for each of the first taps: whether all rows are zero there */
   int64_t depth_begin; /* added to every row pointer */
   int64_t depth;
   const float *panel;
@@ -147,7 +148,12 @@ TC_INLINE void tc_tile_body(const bool pairs, const int mr, const int nv, const 
   const float *panel = t->panel;
   const char *ahead = t->ahead;
   const int held = mr < TC_ROW_POINTERS ? mr : TC_ROW_POINTERS;
-  for (int64_t tap = 0; tap < t->taps; tap++) {
+  uint64_t skipped = t->skipped;
+  for (int64_t tap = 0; tap < t->taps; tap++, skipped >>= 1) {
+    if (skipped & 1) {
+      panel += t->depth * nv * TC_LANES;
+      continue;
+    }
     const float *const *rows = t->rows + tap * t->row_stride, *row[TC_ROW_POINTERS];
 #pragma GCC unroll 12
     for (int m = 0; m < held; m++) {

@@ -64,7 +64,12 @@ TC_INLINE void tc_half_body(const int mr, const bool partial, const tc_tile_f32 
   tc_half_start(mr, partial, t, sum);
   const float *panel = t->panel;
   const int64_t end = t->depth_begin + t->depth;
-  for (int64_t tap = 0; tap < t->taps; tap++) {
+  uint64_t skipped = t->skipped;
+  for (int64_t tap = 0; tap < t->taps; tap++, skipped >>= 1) {
+    if (skipped & 1) {
+      panel += t->depth * TC_LANES;
+      continue;
+    }
     const float *const *rows = t->rows + tap * t->row_stride;
     int64_t k = t->depth_begin;
     for (; k + TC_HALF_STEPS <= end; k += TC_HALF_STEPS, panel += TC_HALF_STEPS * TC_LANES) {

@@ -29,6 +29,7 @@ ALGORITHMS = MappingProxyType(
         lib.TC_CONV_LINES: "lines",
         lib.TC_CONV_WINOGRAD_2: "Winograd F(2x2, 3x3)",
         lib.TC_CONV_WINOGRAD_4: "Winograd F(4x4, 3x3)",
+        lib.TC_CONV_COLUMNS: "columns",
     }
 )
 """The algorithms of convolutions by number."""

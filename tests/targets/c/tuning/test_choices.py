@@ -56,6 +56,7 @@ PROBLEMS = {
     "1x1": conv((10, 11), (24, 33), 1),
     "groups": conv((6, 6), (8, 12), groups=4),
     "dilated": conv((11, 11), (3, 9), dilation=2),
+    "few filters": conv((12, 70), (5, 3)),
     "quantised 3x3": qconv((9, 13), (12, 20)),
     "quantised 3x3, int16": qconv((9, 13), (12, 20), weight_type=6),
     "quantised 3x3, batch 3": qconv((8, 5), (40, 33), batch=3),
@@ -114,10 +115,13 @@ def test_candidates_have_the_weights_that_they_say(name):
 
 
 def test_the_names_of_algorithms_are_those_of_the_runtime():
-    codes = (lib.TC_CONV_DIRECT, lib.TC_CONV_LINES, lib.TC_CONV_WINOGRAD_2, lib.TC_CONV_WINOGRAD_4)
-    assert dict(zip(codes, ("direct", "lines", "Winograd F(2x2, 3x3)", "Winograd F(4x4, 3x3)"), strict=True)) == dict(
-        ALGORITHMS
-    )
+    assert dict(ALGORITHMS) == {
+        lib.TC_CONV_DIRECT: "direct",
+        lib.TC_CONV_LINES: "lines",
+        lib.TC_CONV_WINOGRAD_2: "Winograd F(2x2, 3x3)",
+        lib.TC_CONV_WINOGRAD_4: "Winograd F(4x4, 3x3)",
+        lib.TC_CONV_COLUMNS: "columns",
+    }
 
 
 @pytest.mark.parametrize("name", ["3x3", "stem", "1x1", "gemm", "row"])
@@ -162,6 +166,11 @@ def test_algorithms_are_offered_where_they_are_valid():
     assert algorithms(conv((9, 9), (64, 64), groups=2)) == ["direct"]
     assert algorithms(conv((9, 9), (3, 8), 5)) == ["direct", "lines"]
     assert algorithms(conv((9, 9), (3, 8), 1)) == ["direct"]
+    assert algorithms(conv((9, 40), (40, 4), 5)) == ["direct", "lines", "columns"]
+    assert algorithms(conv((9, 40), (40, 5), 5)) == ["direct", "lines"]
+    assert algorithms(conv((9, 24), (40, 4), 5)) == ["direct", "lines"]
+    assert algorithms(conv((9, 40), (40, 4), 5, dilation=2)) == ["direct"]
+    assert algorithms(conv((9, 40), (40, 4), 5, stride=2)) == ["direct", "lines"]
 
 
 # Layers of resnet18, unet and yolov8n, and what the cost model gives them.
@@ -174,6 +183,8 @@ GOLDEN = {
     "stride 2": (conv((56, 56), (64, 128), 3, 2), "direct", "direct"),
     "1x1": (conv((28, 28), (128, 512), 1), "direct", "direct"),
     "3 channels": (conv((192, 192), (3, 16)), "lines", "lines"),
+    "four filters": (conv((192, 192), (8, 4)), "columns", "columns"),
+    "eight filters": (conv((192, 192), (8, 8)), "lines", "columns"),
     "one pixel": (conv((1, 1), (64, 64)), "direct", "direct"),
     "2x2 pixels": (conv((2, 2), (64, 64)), "direct", "direct"),
     "quantised 56": (qconv((56, 56), (64, 64)), "Winograd F(2x2, 3x3)", "direct"),

@@ -135,6 +135,12 @@ def epilogue_operands(emit: Emitter, fused: Fused, axis: int) -> tuple[View | No
 
 def bias_and_residual(emit: Emitter, fused: Fused, axis: int) -> tuple[View | None, Value | None]:
     """Do as :func:`epilogue_operands`, but leave the residual where it is."""
+    vector, residual = sum_per_channel(fused, axis)
+    return None if vector is None else emit.constant(vector), residual
+
+
+def sum_per_channel(fused: Fused, axis: int) -> tuple[np.ndarray | None, Value | None]:
+    """Return the sum of bias and addends with one number per channel, and the addend that is not so, where they are."""
     result = tensor(fused.output.type)
     vectors = []
     own = fused.operands[2] if len(fused.operands) > 2 else None
@@ -151,7 +157,7 @@ def bias_and_residual(emit: Emitter, fused: Fused, axis: int) -> tuple[View | No
             residual = value
     if not vectors:
         return None, residual
-    return emit.constant(np.ascontiguousarray(sum(vectors[1:], vectors[0]), np.float32)), residual
+    return np.ascontiguousarray(sum(vectors[1:], vectors[0]), np.float32), residual
 
 
 def _in_order_of(result: TensorType, residual: Value, emit: Emitter) -> View:

@@ -22,7 +22,14 @@ from tinycomp.rewrite import reject
 from tinycomp.symbolic import Size, maximum, minimum, product, typical
 from tinycomp.target.policy import symbolic_macs
 from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, View, nd_params
-from tinycomp.targets.c.codegen.epilogue import IDENTITY, Activation, Fused, bias_and_residual, take_apart
+from tinycomp.targets.c.codegen.epilogue import (
+    IDENTITY,
+    Activation,
+    Fused,
+    bias_and_residual,
+    sum_per_channel,
+    take_apart,
+)
 from tinycomp.targets.c.codegen.images import FLOAT, Pixels, is_planar, pixels_of, pixels_to, residual_of, spaced
 from tinycomp.targets.c.codegen.placement import emit_copy
 from tinycomp.targets.c.codegen.rules import LoweringRules, known
@@ -468,6 +475,9 @@ def conv_transpose(emit: Emitter, node: Node) -> None:
     if phases := _phases_of(fused, w):
         _emit_phases(emit, node, fused, Images(to, of, None), phases, bias)
         return
+    if to.stride == result.channels and (joined := _joined_phases(fused, w, source)) is not None:
+        _emit_joined(emit, node, fused, Images(to, of, None), joined)
+        return
     pads = attrs.get("pads") or [0]
     params: dict[str, float | Size] = {
         "batch": source.batch,
@@ -581,6 +591,65 @@ def _emit_phases(
                 [height * line, line, channels, 1],
                 FLOAT,
             )  # fmt: skip
+
+
+_VECTOR = 16
+"""Numbers of the widest vectors."""
+
+
+@dataclass(slots=True)
+class _Joined:
+    """A transposed convolution of few filters as a convolution: neighbouring pixels are the channels of one.
+
+    Attributes:
+        weights: Those of all phases side by side, with zeros where a phase has fewer taps.
+        shape: The sizes of the convolution.
+    """
+
+    weights: np.ndarray
+    shape: ConvShape
+
+
+def _joined_phases(fused: Fused, w: Value, source: Image) -> _Joined | None:
+    """Join the phases of the columns of a node; None where that gains nothing, or where they do not end together."""
+    attrs, (channels, filters, *kernel) = fused.anchor.attrs, cast("tuple[int, ...]", sized_type(w)[1])
+    rank, taps = len(kernel), kernel[-1]
+    strides, pads = attrs.get("strides") or [1] * rank, attrs.get("pads") or [0] * 2 * rank
+    others = [*kernel[:-1], *strides[:-1], *(1 + pads[axis] + pads[rank + axis] for axis in range(rank - 1))]
+    more = (attrs.get("output_padding") or [0] * rank)[:-1]
+    if attrs.get("group", 1) != 1 or {*others, *(attrs.get("dilations") or [1])} != {1} or any(more):
+        return None
+    stride, before = strides[-1], pads[rank - 1]
+    beyond = taps - stride - before - pads[-1] + (attrs.get("output_padding") or [0])[-1]
+    last, first = (taps - 1 - before) // stride, -((before + stride - 1) // stride)
+    wide = last - first + 1
+    gains = stride * filters <= _VECTOR // 2 or 2 * wide * _vectors(stride * filters) <= taps * _vectors(filters)
+    if beyond % stride or last < 0 or not gains:
+        return None
+    assert w.const is not None
+    joined = np.zeros((stride, filters, channels, 1, wide), np.float32)
+    for phase, place in itertools.product(range(stride), range(wide)):
+        tap = stride * (last - place) + phase + before
+        if 0 <= tap < taps:
+            joined[phase, ..., 0, place] = w.const.reshape(channels, filters, taps)[..., tap].T
+    window: Window[Size] = Window(
+        (source.height, source.width), (1, wide), (1, 1), (1, 1), (0, last), (0, 0),
+        (source.height, source.width + beyond // stride),
+    )  # fmt: skip
+    shape = ConvShape(source.batch, channels, stride * filters, 1, window)
+    return _Joined(joined.reshape(-1, *joined.shape[2:]), shape)
+
+
+def _vectors(channels: int) -> int:
+    return -(-channels // _VECTOR)
+
+
+def _emit_joined(emit: Emitter, node: Node, fused: Fused, images: Images, joined: _Joined) -> None:
+    vector, _ = sum_per_channel(fused, axis=1)
+    times = len(joined.weights) // cast("int", image(fused.output).channels)
+    bias = None if vector is None else emit.constant(np.tile(vector, times))
+    to = replace(images, y=Pixels(images.y.view, joined.shape.out_channels))
+    emit_conv(emit, node, to, (emit.constant(joined.weights), bias), joined.shape, fused.activation)
 
 
 def _by_axis(name: str, values: Sequence[Size], default: int) -> dict[str, Size]:

@@ -17,7 +17,7 @@ from tinycomp.symbolic import Expression, Size, typical
 from tinycomp.targets.c.codegen.element_program import TYPES
 from tinycomp.targets.c.tuning import cost
 
-DIRECT, LINES = lib.TC_CONV_DIRECT, lib.TC_CONV_LINES
+DIRECT, LINES, COLUMNS = lib.TC_CONV_DIRECT, lib.TC_CONV_LINES, lib.TC_CONV_COLUMNS
 WINOGRAD_2, WINOGRAD_4 = lib.TC_CONV_WINOGRAD_2, lib.TC_CONV_WINOGRAD_4
 """Algorithms by the numbers of :data:`ALGORITHMS`."""
 
@@ -32,6 +32,9 @@ _ROUNDED = MappingProxyType(
 """The kernel that rounds the factors to bfloat16, by the one that does not."""
 _MOST_LINES = 64
 """From this number of channels on, reading whole lines of a window gains nothing."""
+_FEWEST_TAPS, _FEWEST_VECTORS, _DEEPEST, _FARTHEST = 3, 4, 256, 128
+"""Where vectors of columns gain: positions of a window, vectors of a line, channels of all lines of a window, and
+columns from the first of a window to the last (``conv2d_columns.h`` of the runtime)."""
 _MOST_EXACT_CHANNELS = 1827
 """The most channels whose sums of 8-bit products stay exact in Winograd's algorithm."""
 _NO_SHAPES = frozenset({"algorithm", "type"})
@@ -175,17 +178,17 @@ def _shapes(block_rows: Iterable[int], **others: Sequence[int]) -> Iterator[dict
 
 
 def _conv_candidates(problem: Problem, lanes: int, shaped: bool) -> Iterator[Candidate]:
-    for algorithm in _conv_algorithms(problem):
+    for algorithm in _conv_algorithms(problem, lanes):
         make = _winograd_candidate if algorithm in _OUT else _direct_candidate
         own = {"algorithm": algorithm, "block_rows": 0, "panel_order": 0, "group_channels": 0}
-        shapes = _conv_shapes(problem, algorithm) if shaped else ()
+        shapes = _conv_shapes(problem, algorithm) if shaped and algorithm != COLUMNS else ()
         made = [make(problem, lanes, params) for params in (own, *(own | shape for shape in shapes))]
         yield from made
-        if problem.rounded and problem.sizes["groups"] == 1 and algorithm != WINOGRAD_4:
+        if problem.rounded and problem.sizes["groups"] == 1 and algorithm not in (WINOGRAD_4, COLUMNS):
             yield from (_rounded_conv(problem, lanes, c) for c in made if c.params["panel_order"] != 2)
 
 
-def _conv_algorithms(problem: Problem) -> Iterator[int]:
+def _conv_algorithms(problem: Problem, lanes: int) -> Iterator[int]:
     s = problem.sizes
     yield DIRECT
     if (
@@ -195,9 +198,25 @@ def _conv_algorithms(problem: Problem) -> Iterator[int]:
         and s["channels"] < _MOST_LINES
     ):
         yield LINES
+    if _fits_columns(problem, lanes):
+        yield COLUMNS
     if _is_3x3(problem):
         yield WINOGRAD_2
         yield WINOGRAD_4
+
+
+def _fits_columns(problem: Problem, lanes: int) -> bool:
+    """Tell whether vectors may hold columns, because there are too few filters for them."""
+    s = problem.sizes
+    return (
+        s["groups"] == s["stride_width"] == 1
+        and 0 < s["out_channels"] <= lanes // 2
+        and (s["kernel_height"] == 1 or s["dilation_height"] == 1)
+        and _taps(problem) >= _FEWEST_TAPS
+        and 0 < s["channels"] * s["kernel_height"] <= _DEEPEST
+        and (s["kernel_width"] - 1) * s["dilation_width"] <= _FARTHEST
+        and s["out_width"] >= _FEWEST_VECTORS * lanes
+    )
 
 
 def _is_3x3(problem: Problem) -> bool:
@@ -273,6 +292,8 @@ def _conv_seconds(problem: Problem, candidate: Candidate, on: cost.Processor) ->
     taps, depth, columns = _taps(problem), s["channels"] // s["groups"], s["out_channels"] // s["groups"]
     if candidate.algorithm == LINES:
         taps, depth = s["kernel_height"], s["kernel_width"] * depth
+    if candidate.algorithm == COLUMNS:
+        return cost.columns(_pixels(problem), taps, depth, columns, on)
     if candidate.is_rounded:
         return cost.rounded_product(_pixels(problem), taps, depth, columns, on)
     return cost.direct(_pixels(problem), taps, depth, columns, s["groups"], on)

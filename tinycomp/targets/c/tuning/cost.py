@@ -35,6 +35,8 @@ _ROW_POINTER = 2.2
 """Cycles to find the input of one kernel position of one output pixel."""
 _TILE = 80.0
 """Cycles to begin and end a tile of the micro-kernel: sums from the bias, sums into the result."""
+_TURNING = 0.75
+"""Cycles to move a number from its place in a pixel to that in a plane, or back."""
 _ROUNDING = 0.12
 """Cycles to round a number to bfloat16 and to store it."""
 _ROWS_PER_PASS = 192
@@ -115,6 +117,13 @@ def direct(pixels: int, taps: int, depth: int, columns: int, groups: int, on: Pr
     """Return the seconds of a convolution of groups as a product of windows: ``depth`` and ``columns`` of one group."""
     finding = pixels * taps * _ROW_POINTER / CLOCK
     return groups * (product(pixels, depth, columns, on, taps=taps) + finding)
+
+
+def columns(pixels: int, taps: int, depth: int, filters: int, on: Processor) -> float:
+    """Return the seconds of a convolution of few filters with columns in its vectors."""
+    steps = pixels / on.shape.lanes * taps * depth
+    turning = pixels * (depth + filters) * _TURNING
+    return _seconds(steps * max(filters / _FMAS, 1 / _LOADS) + turning, 0.0)
 
 
 def rounded_product(rows: int, taps: int, depth: int, columns: int, on: Processor) -> float:
