@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from tinycomp.driver.models import Model
     from tinycomp.frontend import Shapes
 
-API_VERSION = "1.5"
+API_VERSION = "1.6"
 """Version of what this module offers."""
 
 __all__ = [

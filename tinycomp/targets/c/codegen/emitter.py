@@ -298,8 +298,15 @@ class Emitter:
         return View(self._constants[key][0])
 
     def table(self, words: Sequence[Size | np.int64]) -> View:
-        """Return the place of int64 words for a kernel to read; every run fills in those that are expressions."""
-        array = np.array([0 if isinstance(word, Expression) else word for word in words], np.int64)
+        """Return the place of int64 words for a kernel to read; every run fills in those that are expressions.
+
+        Raises:
+            Decline: If a word has more than 64 bits.
+        """
+        try:
+            array = np.array([0 if isinstance(word, Expression) else word for word in words], np.int64)
+        except OverflowError:
+            raise Decline("a size has more than 64 bits") from None
         place = self.constant(array)
         self._tables[place.buffer] = [(i, word) for i, word in enumerate(words) if isinstance(word, Expression)]
         return place

@@ -249,7 +249,7 @@ def _with_names(value: Value, prefix: str, named: Set[str]) -> TensorType:
 
 
 def _is_sized(graph: Graph, named: Set[str]) -> bool:
-    """Tell whether all sizes, and all elements that are known, are numbers or computed from named dimensions."""
+    """Tell whether all sizes, and all elements that are known, are numbers or follow from named dimensions."""
     dims: set[Dim] = set()
     elements: set[Size | None] = set()
     for _, node in graph.walk():
@@ -259,8 +259,10 @@ def _is_sized(graph: Graph, named: Set[str]) -> bool:
                 return False
             dims.update(type_.shape)
             elements.update(type_.contents or ())
-    elements.update([symbolic.size(dim) for dim in dims if dim is not None])
-    return None not in dims and all(e.symbols <= named for e in elements if isinstance(e, Expression))
+    if any(dim is None or (isinstance(dim, int) and dim > symbolic.FARTHEST) for dim in dims):
+        return False
+    sizes = elements.union([symbolic.size(dim) for dim in dims if dim is not None])
+    return all(size.symbols <= named for size in sizes if isinstance(size, Expression))
 
 
 def _name_elements(graph: Graph) -> bool:
