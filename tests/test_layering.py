@@ -26,7 +26,7 @@ SEES: dict[str, frozenset[str]] = {
     "errors": frozenset({"dataclass", "errors"}),
     "lazy": frozenset(),
     "remark": frozenset({"dataclass", "errors", "remark"}),
-    "symbolic": frozenset({"dataclass", "errors", "symbolic"}),
+    "symbolic": frozenset({"dataclass", "errors", "lazy", "symbolic"}),
     "version": frozenset({"version"}),
     "memory": frozenset({"dataclass", "errors", "memory"}),
     "ir": BASE | {"ir"},

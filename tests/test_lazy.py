@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from tinycomp.lazy import LazyModule, LazyTable, from_modules
+import tinycomp
+from tinycomp.lazy import LazyModule, LazyTable, cached_property, from_modules
 
 
 @pytest.fixture
@@ -150,3 +151,38 @@ def test_a_fork_waits_for_imports_of_other_threads(tmp_path: Path, monkeypatch: 
         os._exit(0 if LazyModule("imported_slowly").value == 1 else 1)
     thread.join()
     assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+@pytest.mark.filterwarnings("ignore")
+def test_a_child_does_not_wait_for_properties_that_the_parent_computes() -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    class Slow:
+        @cached_property
+        def place(self) -> int:
+            begun.set()
+            ended.wait()
+            return id(self)
+
+    slow, other = Slow(), Slow()
+    thread = threading.Thread(target=lambda: slow.place)
+    thread.start()
+    begun.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(5)  # ends a child that hangs
+        ended.set()
+        os._exit(0 if other.place == id(other) else 1)
+    ended.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+    assert slow.place == id(slow)
+    assert isinstance(Slow.place, cached_property)
+
+
+def test_the_package_has_no_property_that_locks() -> None:
+    """functools' own has a lock for all objects before Python 3.12."""
+    package = Path(tinycomp.__file__).parent
+    users = {path.name for path in package.rglob("*.py") if "functools.cached_property" in path.read_text("utf-8")}
+    assert users == {"lazy.py"}

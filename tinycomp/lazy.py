@@ -1,4 +1,4 @@
-"""Modules that are imported when something of them is first asked for.
+"""What is there when it is first asked for: modules that are imported then, and properties that are computed then.
 
 Most of the package is about operators that a model does not have. So every table of operators, targets and the like
 lists by name what each module brings, and :class:`LazyTable` imports a module when one of its names is looked up.
@@ -6,6 +6,7 @@ lists by name what each module brings, and :class:`LazyTable` imports a module w
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import sys
@@ -67,6 +68,28 @@ _imports = _Imports()
 def _import(name: str, package: str | None = None) -> ModuleType:
     with _imports.one():
         return importlib.import_module(name, package)
+
+
+class cached_property(functools.cached_property[_T]):  # noqa: N801 - named as what it replaces
+    """Compute an attribute when it is first asked for, without the lock that functools has before Python 3.12.
+
+    That lock is one for all objects, and a child waits for it for ever if another thread holds it when a process
+    forks. Two threads that ask at the same moment may both compute the value; the first one counts.
+    """
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> cached_property[_T]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> _T: ...
+
+    def __get__(self, instance: Any, owner: type[Any] | None = None) -> cached_property[_T] | _T:
+        """Return the value, or the property itself for a class."""
+        if instance is None:
+            return self
+        assert self.attrname is not None
+        value: _T = instance.__dict__.setdefault(self.attrname, self.func(instance))
+        return value
 
 
 class LazyModule(ModuleType):

@@ -38,6 +38,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from tinycomp.lazy import cached_property
+
 Range = tuple[int, int | None]
 """The least and the greatest value of a symbol; the greatest may be None for no limit."""
 
@@ -78,7 +80,7 @@ class _Atom:
     name: str = ""
     operands: tuple[Size, ...] = ()
 
-    @functools.cached_property
+    @cached_property
     def text(self) -> str:
         """The atom as it is printed and sorted."""
         if self.kind == "symbol":
@@ -89,7 +91,7 @@ class _Atom:
             return f"{top}//{bottom}"
         return f"{self.kind}({', '.join(map(str, self.operands))})"
 
-    @functools.cached_property
+    @cached_property
     def depth(self) -> int:
         """How many functions are nested within each other."""
         return 1 + max((operand.depth for operand in self.operands if isinstance(operand, Expression)), default=-1)
@@ -112,7 +114,7 @@ class Expression:
         self._terms = tuple(terms)  # in the order of _term_order: the constant term comes last
         self._hash = hash(self._terms)
 
-    @functools.cached_property
+    @cached_property
     def symbols(self) -> frozenset[str]:
         """The names of the symbols that the value depends on."""
         found: set[str] = set()
@@ -122,12 +124,12 @@ class Expression:
                 found.update(*(operand.symbols for operand in atom.operands if isinstance(operand, Expression)))
         return frozenset(found)
 
-    @functools.cached_property
+    @cached_property
     def depth(self) -> int:
         """Return how many functions are nested within each other (0 for a polynomial over symbols)."""
         return max(atom.depth for monomial, _ in self._terms for atom, _ in monomial)
 
-    @functools.cached_property
+    @cached_property
     def name(self) -> str | None:
         """The name of the symbol if the expression is just a symbol, else None."""
         if len(self._terms) != 1:

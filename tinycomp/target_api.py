@@ -156,7 +156,7 @@ def require_api(version: str) -> None:
         >>> require_api("1.0")
         >>> require_api("2.3")
         Traceback (most recent call last):
-        tinycomp.errors.TargetError: this tinycomp has another target API; expected 2.3, or a later 2.x; found 1.5...
+        tinycomp.errors.TargetError: this tinycomp has another target API; expected 2.3, or a later 2.x; found 1.6...
     """
     wanted, offered = (tuple(map(int, text.split("."))) for text in (version, API_VERSION))
     if wanted[0] != offered[0] or wanted > offered:

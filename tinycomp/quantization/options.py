@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from tinycomp.errors import QuantizationError, did_you_mean
 from tinycomp.ir.graph import Graph
+from tinycomp.lazy import cached_property
 from tinycomp.quantization.check import rules_of
 from tinycomp.quantization.encoding import REDUCED_LIMIT, WEIGHT_LIMIT, Encoding
 from tinycomp.quantization.layers import RULES, Layer, Selector, find_layers
@@ -93,7 +93,7 @@ class Options:
     def _target(self) -> Target | None:
         return None if self.target is None else find(self.target)
 
-    @functools.cached_property
+    @cached_property
     def rules(self) -> Rules | None:
         """What the target says of operators; None without a target."""
         return None if self._target is None else rules_of(self._target)

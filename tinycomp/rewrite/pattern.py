@@ -8,7 +8,6 @@ decides whether a sub-pattern can stand for a value.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import itertools
 from collections import deque
@@ -21,6 +20,7 @@ import numpy as np
 
 from tinycomp.errors import PatternError, did_you_mean
 from tinycomp.ir.graph import COMPOSITE, TINYCOMP
+from tinycomp.lazy import cached_property
 from tinycomp.ops.signatures import lacks_attribute, misfit, signature, takes_operands, unknown_operator
 
 _P = TypeVar("_P", bound="ValuePattern")
@@ -179,7 +179,7 @@ class OpPattern(ValuePattern):
         """Return the patterns of the first ``count`` results."""
         return tuple(self[i] for i in range(count))
 
-    @functools.cached_property
+    @cached_property
     def expected(self) -> tuple[str, ...]:
         """The names of the accepted operators, for messages."""
         if self.names is None:
@@ -191,7 +191,7 @@ class OpPattern(ValuePattern):
         """The operator in messages."""
         return " or ".join(self.expected)
 
-    @functools.cached_property
+    @cached_property
     def telling(self) -> Sequence[tuple[int, ValuePattern]]:
         """The operand patterns that can rule a value out, with their places; constants, cheap to judge, come first."""
         telling = [pair for pair in enumerate(self.operands) if not isinstance(pair[1], AnyValue)]
@@ -249,7 +249,7 @@ class AnyOf(ValuePattern):
             )
         return options
 
-    @functools.cached_property
+    @cached_property
     def leaves(self) -> tuple[ValuePattern, ...]:
         """The alternatives, with nested alternatives flattened."""
         nested = [option.leaves if isinstance(option, AnyOf) else (option,) for option in self.options]
@@ -313,7 +313,7 @@ class Repeat(ValuePattern):
     at_least: int
     at_most: int | None
 
-    @functools.cached_property
+    @cached_property
     def link(self) -> ValuePattern:
         """One more step, above all the others."""
         rest = None if self.at_most is None else self.at_most - 1

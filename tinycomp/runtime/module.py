@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinycomp.errors import FeedError, did_you_mean
+from tinycomp.lazy import cached_property
 from tinycomp.memory.budget import limited
 from tinycomp.memory.locks import Lock
 from tinycomp.runtime.binding import Binding, bind_plan, check_bindable, copied_into, direct_call, direct_start
@@ -250,7 +251,7 @@ class Module:
         rows = tuple(member.row() for devices in self._device_sets for member in devices.opened())
         return dataclasses.replace(self._report, copies=getattr(self._parts.plan, "copies", ()), devices=rows)
 
-    @functools.cached_property
+    @cached_property
     def _device_sets(self) -> tuple[Any, ...]:
         """The devices of each target."""
         return device_sets(self._parts.plan)

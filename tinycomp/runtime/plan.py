@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -10,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tinycomp.errors import ExecutionError, MemoryLimitError, TinycompError
+from tinycomp.lazy import cached_property
 from tinycomp.memory.budget import ENLARGE, check_time, current
 from tinycomp.runtime.spec import TensorSpec
 
@@ -121,7 +121,7 @@ class Plan:
             return [_own(value, known) for value in values]
         return [value.copy() if type(value) is np.ndarray and value.base is not None else value for value in values]
 
-    @functools.cached_property
+    @cached_property
     def _constants(self) -> frozenset[int]:
         """The identities of the values that are in the slots at the start of every run."""
         return frozenset(map(id, self.slots))

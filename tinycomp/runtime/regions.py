@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from tinycomp.lazy import cached_property
 from tinycomp.memory.budget import current
 from tinycomp.memory.constants import Constants
 from tinycomp.memory.locks import Lock
@@ -116,7 +116,7 @@ class NativeRegion:
         self.native = NativeProgram(program, pool, weights=weights, beside=beside)
         self._border = None if program.texts is None else TextBorder(program, program.texts)
 
-    @functools.cached_property
+    @cached_property
     def direct(self) -> Direct | None:
         """Return a direct call of the program that bypasses most of Python, if there is one."""
         return make_direct(self.native, range(len(self.program.inputs)), range(len(self.program.outputs)))

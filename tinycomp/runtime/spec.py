@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from tinycomp.errors import ExecutionError, FeedError, did_you_mean, visible
+from tinycomp.lazy import cached_property
 
 _UNREADABLE = "cannot be read as an array"
 _FROM_BITS = (
@@ -48,7 +48,7 @@ class TensorSpec:
     dtype: str
     shape: tuple[int | str | None, ...] | None
 
-    @functools.cached_property
+    @cached_property
     def numpy_dtype(self) -> np.dtype | None:
         """Return the numpy dtype (object for strings), or None for a value that is not a tensor."""
         if self.dtype in _NUMPY:
@@ -56,7 +56,7 @@ class TensorSpec:
         scalar = getattr(ml_dtypes, self.dtype, None)
         return np.dtype(scalar) if isinstance(scalar, type) and issubclass(scalar, np.generic) else None
 
-    @functools.cached_property
+    @cached_property
     def is_static(self) -> bool:
         """Tell whether every dimension is an integer."""
         return self.shape is not None and all(isinstance(d, int) for d in self.shape)
@@ -72,12 +72,12 @@ class TensorSpec:
                 return False
         return True
 
-    @functools.cached_property
+    @cached_property
     def _fixed(self) -> tuple[tuple[int, int], ...]:
         """The axes whose sizes are known, and these."""
         return tuple([(axis, dim) for axis, dim in enumerate(self.shape or ()) if isinstance(dim, int)])
 
-    @functools.cached_property
+    @cached_property
     def element(self) -> TensorSpec | None:
         """Return the spec of the elements of a sequence or an optional, under the same name; None for other values."""
         match = _HOLDER.fullmatch(self.dtype)
@@ -91,7 +91,7 @@ class TensorSpec:
         dims = tuple(None if d == "?" else int(d) if d.isdecimal() else d for d in texts)
         return TensorSpec(self.name, tensor["dtype"], None if texts == ["..."] else dims)
 
-    @functools.cached_property
+    @cached_property
     def is_open(self) -> bool:
         """Tell whether nothing is known that a value could depart from; so it is with maps and sequences of them."""
         if self.element is not None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.lazy import cached_property
 from tinycomp.target.policy import macs, operators, sample_bytes
 
 
@@ -66,7 +66,7 @@ class Region:
         """Sum up the bytes of its constants."""
         return sum(map(sample_bytes, self.constants))
 
-    @functools.cached_property
+    @cached_property
     def peak_bytes(self) -> int:
         """Estimate the most bytes of values that are alive at the same time, inputs and outputs included.
 

@@ -23,9 +23,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from operator import itemgetter
 
+from tinycomp.lazy import cached_property
 from tinycomp.passes.search.regions import HOST, Problem, RegionSearch
 
 EXACT = 12

@@ -8,7 +8,6 @@ there; what the host or another lane needs is copied behind the region that make
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from tinycomp.lazy import cached_property
 from tinycomp.memory.locks import Lock
 from tinycomp.memory.planner import ALIGNMENT, Lifetime, plan_arena
 from tinycomp.runtime.device.instances import DeviceSet, Instance
@@ -166,7 +166,7 @@ class Lanes:
         """Tell whether a value is made in a lane."""
         return self.lane_of.get(self.producer.get(key, -1)) == lane
 
-    @functools.cached_property
+    @cached_property
     def nests(self) -> bool:
         """Tell whether a step on the host may use devices, too: in its bodies, or as a region by itself."""
         return any(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tinycomp.lazy import cached_property
 from tinycomp.memory.system import after_fork_in_child
 from tinycomp.runtime.device.interface import DeviceBuffer
 from tinycomp.runtime.device.lanes import Lanes
@@ -26,7 +26,7 @@ class DevicePlan(Plan):
 
     on_devices: ClassVar[bool] = True
 
-    @functools.cached_property
+    @cached_property
     def lanes(self) -> Lanes:
         """Return which steps run on which device one after the other."""
         return Lanes(self.inputs, self.steps, self.slots, self.input_slots, self.output_slots)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tinycomp.errors import TargetError
+from tinycomp.lazy import cached_property
 from tinycomp.memory.locks import Lock
 from tinycomp.runtime.blob import Blob
 from tinycomp.runtime.device.instances import DeviceSet, Instance
@@ -67,12 +67,12 @@ class DeviceRegion:
         """Run the region by itself, with operands and results on the host."""
         return self.alone(operands)
 
-    @functools.cached_property
+    @cached_property
     def alone(self) -> Run:
         """Return the step that runs the region by itself."""
         return self._alone(self)
 
-    @functools.cached_property
+    @cached_property
     def reference(self) -> Run:
         """Return the step that computes the region on the numpy kernels."""
         with self._lock:

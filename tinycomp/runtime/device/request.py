@@ -285,7 +285,7 @@ class Request:
         if not fallback:
             return run(operands)
         assert isinstance(run, DeviceRegion), index
-        results = run.reference(operands)
+        results: Sequence[Any] = run.reference(operands)
         self._members[lane].count(fallbacks=1)
         return results
 

@@ -6,7 +6,6 @@ parameters and is independent of the machine; when it is loaded, weights are pac
 
 from __future__ import annotations
 
-import functools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ArtifactError
+from tinycomp.lazy import cached_property
 from tinycomp.runtime.native.library import kernel_named, lib
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.symbolic import Expression, Size, parse, product
@@ -304,12 +304,12 @@ class Program:
     blocks: tuple[Block, ...] = ()
     texts: Texts | None = None
 
-    @functools.cached_property
+    @cached_property
     def symbols(self) -> tuple[str, ...]:
         """Return the names of the sizes that a run reads off its inputs, from their dimensions and elements."""
         return tuple(self.sources)
 
-    @functools.cached_property
+    @cached_property
     def sources(self) -> Mapping[str, tuple[int, int]]:
         """Return the place of each symbol, which is the number of an input and an axis, or -1 - i for the element i."""
         sources: dict[str, tuple[int, int]] = {}
@@ -323,7 +323,7 @@ class Program:
                     sources.setdefault(name, (index, -1 - place))
         return MappingProxyType(sources)
 
-    @functools.cached_property
+    @cached_property
     def found(self) -> tuple[str, ...]:
         """The names of the sizes that instructions determine, in order."""
         return tuple([call.found.symbol for call in self.instructions if call.found is not None])
@@ -333,14 +333,14 @@ class Program:
         """Whether it serves sizes that only a run shows."""
         return bool(self.symbols or self.found)
 
-    @functools.cached_property
+    @cached_property
     def operands(self) -> tuple[BufferSpec, ...]:
         """Return what the caller hands in, which are the inputs with texts as such."""
         if self.texts is None:
             return self.inputs
         return _with_texts(self.inputs[:-2], self.texts.inputs)
 
-    @functools.cached_property
+    @cached_property
     def results(self) -> tuple[BufferSpec, ...]:
         """Return what the caller gets, which are the outputs with texts as such."""
         if self.texts is None:
@@ -355,7 +355,7 @@ class Program:
             yield program
             waiting += [b for call in program.instructions if call.control is not None for b in call.control.bodies]
 
-    @functools.cached_property
+    @cached_property
     def grown(self) -> frozenset[int]:
         """Return the outputs whose size only a run shows; they lie in the runtime's memory, and are copied."""
         grown = {left.output for left in self.left}

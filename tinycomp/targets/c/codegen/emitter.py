@@ -7,7 +7,6 @@ times as long.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -17,6 +16,7 @@ import numpy as np
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.layout import memory_order, strides
 from tinycomp.ir.types import TensorType, bits, numpy_dtype, tensor
+from tinycomp.lazy import cached_property
 from tinycomp.memory.planner import Arena, Lifetime, placed_above, plan_arena, plan_tied
 from tinycomp.runtime.native.library import kernel_named
 from tinycomp.runtime.native.program import (
@@ -465,7 +465,7 @@ class Emitter:
                 self._copy_bytes(View(Buffer(size, "output", index)), view, size)
         return left
 
-    @functools.cached_property
+    @cached_property
     def _elements(self) -> frozenset[str]:
         """The sizes that are elements, read in the middle of a program."""
         return frozenset([name for name, most in self.most.items() if most is None])

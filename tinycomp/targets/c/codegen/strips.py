@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
+from tinycomp.lazy import cached_property
 from tinycomp.memory.planner import aligned
 from tinycomp.symbolic import Size
 from tinycomp.targets.c.codegen.emitter import Buffer, Call, View, nd_params
