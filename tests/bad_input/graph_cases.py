@@ -234,7 +234,7 @@ CASES: list[Case] = [
     rejected("27-bytes", nested(90).SerializeToString(), ModelError, "nested too deeply"),
     right("27-20-levels", nested(20), {"x": X, "c": np.array(True)}, -X),
     # 28 length
-    right("28-30000-nodes", lambda folder: chain(30000), {"v0": X}, X, target="host"),
+    right("28-12000-nodes", lambda folder: chain(12000), {"v0": X}, X, target="host"),
     # 29 branches
     rejected(
         "29-dtypes",

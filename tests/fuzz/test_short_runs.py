@@ -29,14 +29,14 @@ from tests.fuzz.peers import PEERS, Peer, Results, by_onnxruntime
 from tests.fuzz.shrink import smallest
 
 COUNTS = {
-    "importer": 60,
-    "inference": 300,
-    "partitioner": 40,
-    "artifact": 60,
-    "meaning": 400,
-    "differential": 60,
-    "quantized": 40,
-    "operators": 64,
+    "importer": 40,
+    "inference": 200,
+    "partitioner": 25,
+    "artifact": 40,
+    "meaning": 250,
+    "differential": 40,
+    "quantized": 25,
+    "operators": 40,
     "exported": 1,
 }
 

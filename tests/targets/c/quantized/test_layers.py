@@ -21,7 +21,7 @@ from tinycomp.targets.c import TARGET
 
 MODELS = ("ad_autoencoder", "ic_resnet8", "kws_dscnn", "vww_mobilenet")
 INTEGER_KERNELS = frozenset({"qconv2d", "qconv2d_winograd", "qdwconv2d", "qgemm"})
-RANDOM_GRAPHS, SHARES = 500, 10
+RANDOM_GRAPHS, SHARES = 300, 6
 
 
 def calls(module: Module) -> list[tuple[str, int]]:
