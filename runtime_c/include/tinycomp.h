@@ -286,7 +286,8 @@ int32_t tc_pool_threads(const tc_pool *pool);
 int32_t tc_run(const tc_program *program, tc_context *context, tc_pool *pool, void *const *inputs, void *const *outputs,
                tc_error *error);
 /* The same for a caller that asks nobody: with TC_LIMIT it ends where control flow would take more memory than the
- * context holds. */
+ * context holds. It does not begin if that is to be expected: unless the run before was for the same sizes, and took
+ * none. */
 int32_t tc_run_in_room(const tc_program *program, tc_context *context, tc_pool *pool, void *const *inputs,
                        void *const *outputs, tc_error *error);
 /* seconds: one figure per instruction, overwritten. */

@@ -18,6 +18,7 @@ typedef struct tc_supervision {
   double asked;    /* when, in seconds */
   double deadline; /* likewise, or 0 for none */
   bool is_closed;  /* whether this run may take no more, and asks for nothing */
+  bool has_taken;  /* whether this run took more */
 } tc_supervision;
 
 struct tc_context {
@@ -36,6 +37,7 @@ struct tc_context {
   bool is_sized;               /* whether `sized` is complete */
   int32_t pending;             /* stage of sizes that steps have determined, of which `sized` does not know yet; or 0 */
   bool is_set_up;              /* whether the setup steps have run for these sizes */
+  bool is_steady;              /* whether the last run was for these sizes, and took no more memory */
   tc_control_state **controls; /* one per instruction with bodies */
   int64_t control_count;
   tc_supervision supervision;

@@ -305,6 +305,7 @@ static int32_t take(const tc_control_call *run, int64_t bytes) {
     return tc_error_set(run->error, TC_LIMIT, "control flow may not take %lld bytes more", (long long)bytes);
   }
   supervision->bytes += bytes;
+  supervision->has_taken = supervision->has_taken || bytes > 0;
   return TC_OK;
 }
 

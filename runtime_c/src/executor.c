@@ -317,7 +317,7 @@ static int32_t resize(const tc_program *program, tc_context *context, bool may_g
     return error->code;
   }
   exchange_values(context);
-  context->is_sized = context->is_set_up = false;
+  context->is_sized = context->is_set_up = context->is_steady = false;
   tc_fill_tables(program, sized);
   if (tc_place_arena(program, sized, error) || resize_steps(program, context, all, error)) {
     return error->code;
@@ -682,11 +682,17 @@ int32_t tc_run_profiled(const tc_program *program, tc_context *context, tc_pool 
 
 int32_t tc_run(const tc_program *program, tc_context *context, tc_pool *pool, void *const *inputs, void *const *outputs,
                tc_error *error) {
-  return tc_run_profiled(program, context, pool, inputs, outputs, NULL, error);
+  context->supervision.has_taken = false;
+  const int32_t status = tc_run_profiled(program, context, pool, inputs, outputs, NULL, error);
+  context->is_steady = status == TC_OK && !context->supervision.has_taken;
+  return status;
 }
 
 int32_t tc_run_in_room(const tc_program *program, tc_context *context, tc_pool *pool, void *const *inputs,
                        void *const *outputs, tc_error *error) {
+  if (context->control_count && !context->is_steady) { /* it would be cut short, and begun anew */
+    return tc_error_set(error, TC_LIMIT, "control flow may have to take more memory");
+  }
   context->supervision.is_closed = true;
   const int32_t status = tc_run(program, context, pool, inputs, outputs, error);
   context->supervision.is_closed = false;
