@@ -705,9 +705,7 @@ def _is_beyond(kind: str, value: Size, other: Size) -> bool:
     """Tell whether ``value`` never matters beside ``other`` in a minimum or maximum."""
     if isinstance(value, int) and not isinstance(other, int) and (value if kind == "min" else -value) > FARTHEST:
         return True  # no size and no element that serves as one is as far
-    difference = value - other if kind == "min" else other - value
-    low, _ = bounds(difference)
-    return low is not None and low >= 0
+    return is_at_least_zero(value - other if kind == "min" else other - value)
 
 
 # ---- bounds and assumptions ----
@@ -875,8 +873,7 @@ def is_positive(value: Size) -> bool:
 
 def surely_at_most(a: Size, b: Size) -> bool:
     """Tell whether ``a <= b`` for all sizes."""
-    low, _ = bounds(b - a)
-    return low is not None and low >= 0
+    return is_at_least_zero(b - a)
 
 
 # ---- substitution ----
@@ -925,6 +922,17 @@ def substitute(value: Size, sizes: Mapping[str, Size]) -> Size:
                 term = term * replaced
         total = total + term
     return total
+
+
+def _substituted(atom: _Atom, sizes: Mapping[str, Size]) -> Size:
+    if atom.kind == "symbol":
+        return sizes.get(atom.name, _of_atom(atom))
+    operands = [substitute(operand, sizes) for operand in atom.operands]
+    if atom.kind == "//":
+        return operands[0] // operands[1]
+    if atom.kind == "ifzero":
+        return if_zero(*operands)
+    return _extreme(atom.kind, operands)
 
 
 Span = tuple[Size | None, Size | None]
@@ -994,17 +1002,6 @@ def is_at_least_zero(value: Size) -> bool:
     """Tell whether a size is at least 0 whatever the sizes of the run are."""
     low, _ = bounds(value)
     return low is not None and low >= 0
-
-
-def _substituted(atom: _Atom, sizes: Mapping[str, Size]) -> Size:
-    if atom.kind == "symbol":
-        return sizes.get(atom.name, _of_atom(atom))
-    operands = [substitute(operand, sizes) for operand in atom.operands]
-    if atom.kind == "//":
-        return operands[0] // operands[1]
-    if atom.kind == "ifzero":
-        return if_zero(*operands)
-    return _extreme(atom.kind, operands)
 
 
 def evaluate(value: Size, sizes: Mapping[str, int]) -> int:

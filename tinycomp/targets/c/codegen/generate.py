@@ -198,6 +198,7 @@ def name_sizes(graph: Graph, prefix: str) -> tuple[bool, dict[str, Size | None]]
         instructions determine: None for elements of tensors, which may be any numbers.
 
     Raises:
+        Decline: If there is no limit to how many rows a value has.
         TypeInferenceError: If the operators do not work for such sizes.
     """
     is_symbolic = _name_inputs(graph, prefix)
