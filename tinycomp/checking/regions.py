@@ -16,7 +16,7 @@ from tinycomp.driver.lowering import Lowering, specs, static_shapes
 from tinycomp.errors import TinycompError, VerifyError
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ir.types import substitute
-from tinycomp.ops.typing import retype
+from tinycomp.ops.body_types import retype
 from tinycomp.runtime.plan import Run
 
 

@@ -19,8 +19,8 @@ from tinycomp.lazy import LazyModule
 from tinycomp.memory.budget import check_time, current, reserve_bytes
 from tinycomp.memory.constants import Constants, check_files
 from tinycomp.ops import OPS, bind, is_opaque
+from tinycomp.ops.body_types import retype
 from tinycomp.ops.rows import following_rows
-from tinycomp.ops.typing import retype
 from tinycomp.passes.merge_composite import merge_for
 from tinycomp.rewrite.traits import has_trait
 from tinycomp.runtime.callable_region import CallableRegion

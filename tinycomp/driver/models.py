@@ -19,7 +19,8 @@ from tinycomp.ir.graph import Graph
 from tinycomp.ir.text.literals import AbsentArray
 from tinycomp.ir.types import Dim, TensorType, substitute
 from tinycomp.memory.constants import check_files, is_evictable
-from tinycomp.ops.typing import retype, use_records
+from tinycomp.ops.body_types import retype
+from tinycomp.ops.typing import use_records
 
 Model = str | os.PathLike[str] | bytes | onnx.ModelProto | Graph
 

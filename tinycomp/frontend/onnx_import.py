@@ -52,7 +52,8 @@ from tinycomp.ir.proto import (
 )
 from tinycomp.ir.types import UNKNOWN, TensorType, Type, compatible, present, substitute, type_of
 from tinycomp.memory.mapped import mapping_of
-from tinycomp.ops.typing import formal_types, infer_node_types, record_of
+from tinycomp.ops.body_types import formal_types
+from tinycomp.ops.typing import infer_node_types, record_of
 
 _AS_ARRAY: Mapping[str, Callable[[Attr], np.ndarray]] = {
     "value": lambda v: v,

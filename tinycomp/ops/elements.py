@@ -16,7 +16,8 @@ from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.proto import NUMBER_BY_DTYPE
 from tinycomp.ir.types import TensorType, tensor
 from tinycomp.ops import contents
-from tinycomp.ops.typing import infer_node_types, retype
+from tinycomp.ops.body_types import retype
+from tinycomp.ops.typing import infer_node_types
 from tinycomp.symbolic import Expression, element, has_elements, product
 
 MOST = 8

@@ -34,7 +34,7 @@ from tinycomp.frontend.quantized_layer import PRODUCT, is_quantized_product, lay
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import Type, refine
 from tinycomp.ops import OPS
-from tinycomp.ops.typing import CONTROL_FLOW
+from tinycomp.ops.body_types import CONTROL_FLOW
 from tinycomp.passes.annotate_target import AnnotateTarget
 from tinycomp.passes.base import Pass
 from tinycomp.passes.eliminate_common_subexpressions import EliminateCommonSubexpressions

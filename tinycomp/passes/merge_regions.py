@@ -18,9 +18,10 @@ from tinycomp.errors import TinycompError, did_you_mean
 from tinycomp.ir.graph import Graph, Node, Value, reachable, tangles
 from tinycomp.ir.types import TensorType, Type
 from tinycomp.lazy import LazyModule
+from tinycomp.ops.body_types import CONTROL_FLOW
 from tinycomp.ops.elements import element_sources
 from tinycomp.ops.rows import following_rows
-from tinycomp.ops.typing import CONTROL_FLOW, infer_node_types
+from tinycomp.ops.typing import infer_node_types
 from tinycomp.passes.base import Pass
 from tinycomp.passes.offer_to_target import GivenBack
 from tinycomp.passes.search.regions import HOST, Problem, RegionSearch

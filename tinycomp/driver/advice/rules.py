@@ -10,7 +10,7 @@ from tinycomp.driver.advice.setup import Change, Setup
 from tinycomp.errors import TargetError
 from tinycomp.ir.graph import Node
 from tinycomp.ir.types import TensorType
-from tinycomp.ops.typing import CONTROL_FLOW
+from tinycomp.ops.body_types import CONTROL_FLOW
 from tinycomp.rewrite.edits import excerpt
 from tinycomp.target import OpRule
 

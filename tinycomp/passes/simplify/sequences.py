@@ -12,7 +12,7 @@ import numpy as np
 from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.types import UNKNOWN, OptionalType, TensorType
-from tinycomp.ops.typing import retype
+from tinycomp.ops.body_types import retype
 from tinycomp.rewrite import rule
 from tinycomp.rewrite.edits import bypass, replace_by_constant, replace_results, take_over, version_of
 

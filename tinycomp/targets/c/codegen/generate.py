@@ -11,9 +11,9 @@ from tinycomp.errors import TargetError
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.types import Dim, TensorType, Type, tensor, without_contents
 from tinycomp.ops.agreement import conditions, implied_sizes
+from tinycomp.ops.body_types import retype
 from tinycomp.ops.elements import element_sources, read_elements, with_elements
 from tinycomp.ops.rows import declared_rows, name_rows
-from tinycomp.ops.typing import retype
 from tinycomp.passes.assign_layout import AssignLayout, LayoutRule
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.fold_constants import FoldConstants
