@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from tinycomp.lazy import LazyTable
 from tinycomp.memory.budget import reserve
 from tinycomp.ops.families import FAMILIES
 from tinycomp.ops.record import Kernel, OpFamily, OpRecord, OpTable, heads
+from tinycomp.ops.rule import run_check
 
 if TYPE_CHECKING:
     from tinycomp.ops.reference import Bound
@@ -67,7 +68,9 @@ def bind(node: Node, bodies: Mapping[str, Callable[..., Any]] | None = None) -> 
         kernel = record.bind(attrs, len(node.outputs), node.label)
         if "elementwise" in record.traits and len(node.inputs) > 1 and not _is_static(node.outputs[0].type):
             kernel = _with_room(kernel, node.op)
-        return _as_tuple(kernel, node), "numpy"
+        operator = OPS.of(node.op, node.domain)
+        check = None if operator is None or operator.infer is None else run_check(node, operator.infer)
+        return _as_tuple(kernel, node, check), "numpy"
     if is_opaque(node):
         raise unknown_form(node)
     from tinycomp.ops.reference import bind_reference
@@ -104,11 +107,13 @@ def _with_room(kernel: Kernel, op: str) -> Kernel:
     return run
 
 
-def _as_tuple(kernel: Kernel, node: Node) -> Bound:
-    """Make a kernel return a tuple, and its failures name the node."""
+def _as_tuple(kernel: Kernel, node: Node, check: Callable[[Sequence[Any]], None] | None) -> Bound:
+    """Make a kernel return a tuple, its operands be checked by its rule before, and its failures name the node."""
     op, outputs, where = node.op, len(node.outputs), f"{node.label} ({node.op})"
 
     def run(*inputs: Any) -> tuple[Any, ...]:
+        if check is not None:
+            check(inputs)
         try:
             result = kernel(*inputs)
         except TinycompError as error:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from tinycomp.ir.graph import Graph, Node
+from tinycomp.ops import OPS, rule
 from tinycomp.symbolic import Expression, Size, broadcast, has_elements, if_zero, product, solved, substitute
 
 Condition = tuple[Size, str]
@@ -53,11 +54,10 @@ _Rule = Callable[[Node, _Shapes], Iterable[Demand]]
 
 
 def conditions(node: Node) -> list[Condition]:
-    """Return what the sizes of a node's operands must fulfil, as far as it depends on a run.
-
-    Args:
-        node: A node of ONNX's own domain; others have no conditions.
-    """
+    """Return what the sizes of a node's operands must fulfil, as far as it depends on a run."""
+    by_rule = _stated(node)
+    if by_rule is not None:
+        return [(demand.value, demand.text) for demand in by_rule]
     stated = [demand.condition for demand in _demands(node) if not demand.is_decided]
     return [(value, text) for value, text in stated if isinstance(value, Expression)]
 
@@ -66,21 +66,33 @@ def implied_sizes(graph: Graph) -> dict[str, Size]:
     """Return the symbols that nodes of a graph, bodies included, want to be numbers or other symbols."""
     known: dict[str, Size] = {}
     for _, node in graph.walk():
-        for demand in _demands(node):
-            if demand.is_decided:
-                continue
-            equal = None if demand.or_one else solved(substitute(demand.a, known), substitute(demand.b, known))
+        by_rule = _stated(node)
+        pairs = [demand.equal for demand in by_rule or () if demand.equal is not None]
+        if by_rule is None:
+            pairs = [(each.a, each.b) for each in _demands(node) if not each.is_decided and not each.or_one]
+        for a, b in pairs:
+            equal = solved(substitute(a, known), substitute(b, known))
             if equal is not None:
                 name, size = equal
                 known = {key: substitute(value, {name: size}) for key, value in known.items()} | {name: size}
     return known
 
 
+def _stated(node: Node) -> list[rule.Demand] | None:
+    """Return the conditions of a node's rule; None for an operator that has none."""
+    operator = OPS.of(node.op, node.domain)
+    if operator is None or operator.infer is None:
+        return None
+    facts = rule.Facts(node)
+    operator.infer(facts)
+    return facts.demands
+
+
 def _demands(node: Node) -> Iterable[Demand]:
-    rule = None if node.domain else _RULES.get(node.op)
-    if rule is None:
+    old = None if node.domain else _RULES.get(node.op)
+    if old is None:
         return ()
-    return rule(node, [None if value is None or value.rank is None else value.sizes for value in node.inputs])
+    return old(node, [None if value is None or value.rank is None else value.sizes for value in node.inputs])
 
 
 def _each(a: Iterable[Size], b: Iterable[Size]) -> Iterator[Demand]:

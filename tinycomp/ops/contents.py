@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from tinycomp.ir.graph import MOST_CONTENTS, Node, Value
-from tinycomp.ir.types import TensorType, Type
-from tinycomp.ops.record import OpRecord
+from tinycomp.ir.types import TensorType, Type, tensor
+from tinycomp.ops import OPS
+from tinycomp.ops.record import ContentsRule, OpRecord
 from tinycomp.symbolic import Expression, Size, UndecidedError, bounds, maximum, minimum, product, size
 
 Contents = tuple[Size | None, ...]
@@ -86,6 +87,48 @@ def _are_equal(a: Size, b: Size) -> bool:
     raise UndecidedError(f"whether {a} = {b} depends on sizes of the run")
 
 
+def moved(operands: int) -> ContentsRule:
+    """Return what gives the contents of an operator that moves elements, which its leading ``operands`` hold."""
+    return lambda node, types, record: _moved(node, record, len(types), operands)
+
+
+def computed(function: Callable[..., Size]) -> ContentsRule:
+    """Return what gives the contents of an element-wise operator that computes ``function``."""
+    return lambda node, types, record: [_elementwise(node, tensor(types[0]), function)]
+
+
+def reduced(function: Callable[[Sequence[Size]], Size]) -> ContentsRule:
+    """Return what gives the contents of an operator that reduces a vector to one number."""
+
+    def rule(node: Node, types: Sequence[Type], record: OpRecord | None) -> list[Contents | None]:
+        type_, contents = tensor(types[0]), node.operand(0).contents
+        if not contents or node.operand(0).rank != 1 or product(type_.static_shape or ()) != 1:
+            return [None]
+        return [(_element(lambda *parts: function(parts), contents, type_.dtype),)]
+
+    return rule
+
+
+def has_contents(node: Node) -> bool:
+    """Tell whether the results of a node may have contents."""
+    operator = OPS.of(node.op, node.domain)
+    if operator is not None and operator.infer is not None:
+        return operator.contents is not None
+    return not node.domain and node.op in OPERATORS
+
+
+def contents_by(
+    rule: ContentsRule, node: Node, types: Sequence[Type], record: OpRecord | None
+) -> Sequence[Contents | None]:
+    """Return the contents that an operator's rule gives to a node's results, of these types."""
+    first = types[0] if types else None
+    if not isinstance(first, TensorType) or first.dtype not in INTEGERS:
+        return [None] * len(types)
+    if first.static_shape is None or product(first.static_shape) > MOST_CONTENTS:
+        return [None] * len(types)
+    return rule(node, types, record)
+
+
 def contents_of(node: Node, types: Sequence[Type], record: OpRecord | None) -> list[Contents | None]:
     """Return the contents of a node's results.
 
@@ -99,7 +142,7 @@ def contents_of(node: Node, types: Sequence[Type], record: OpRecord | None) -> l
         return [_shape(node) if node.op == "Shape" else _size(node)]
     if first.static_shape is None or product(first.static_shape) > MOST_CONTENTS:
         return unknown
-    return _moved(node, record, len(types)) if node.op in _MOVED else [_computed(node, first)]
+    return _moved(node, record, len(types), _MOVED[node.op]) if node.op in _MOVED else [_computed(node, first)]
 
 
 def _shape(node: Node) -> Contents | None:
@@ -125,8 +168,8 @@ def elements_of(value: Value | None) -> Contents | None:
     return contents
 
 
-def _moved(node: Node, record: OpRecord | None, results: int) -> list[Contents | None]:
-    data, rest = node.inputs[: _MOVED[node.op]], node.inputs[_MOVED[node.op] :]
+def _moved(node: Node, record: OpRecord | None, results: int, operands: int) -> list[Contents | None]:
+    data, rest = node.inputs[:operands], node.inputs[operands:]
     parts = [elements_of(value) for value in data]
     constants = [None if value is None else _constant(value) for value in rest]
     unknown: list[Contents | None] = [None] * results
@@ -169,12 +212,15 @@ def _computed(node: Node, type_: TensorType) -> Contents | None:
         return _reduced(node, type_, operands[0])
     if node.op == "Range":
         return _counted(operands, product(type_.static_shape or ()))
+    return _elementwise(node, type_, _chosen if node.op == "Where" else _ARITHMETIC[node.op])
+
+
+def _elementwise(node: Node, type_: TensorType, function: Callable[..., Size]) -> Contents | None:
     arrays = [_as_array(value) for value in node.inputs if value is not None]
-    if any(array is None for array in arrays):
+    if not arrays or any(array is None for array in arrays):
         return None
     if node.op == "Cast" and node.operand(0).dtype not in INTEGERS:
         return None
-    function = _chosen if node.op == "Where" else _ARITHMETIC[node.op]
     if type_.dtype == "bool" and node.op == "Cast":
         function = bool  # not 0
     try:

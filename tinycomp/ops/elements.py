@@ -15,7 +15,7 @@ from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.proto import NUMBER_BY_DTYPE
 from tinycomp.ir.types import TensorType, tensor
-from tinycomp.ops import contents
+from tinycomp.ops import OPS, contents
 from tinycomp.ops.body_types import retype
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.symbolic import Expression, element, has_elements, product
@@ -45,9 +45,11 @@ def is_readable(value: Value) -> bool:
 
 def sizing_operands(node: Node) -> list[Value]:
     """Return the operands whose elements decide sizes of a node and do not follow from sizes of others."""
-    if node.domain or node.op not in SIZING or node.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+    operator = OPS.of(node.op, node.domain)
+    sizing = operator.sizing if operator is not None and operator.infer is not None else SIZING.get(node.op, ())
+    if node.domain or not sizing or node.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         return []  # a Resize that keeps ratios finds its sizes in floats
-    operands = [node.optional_operand(index) for index in SIZING[node.op]]
+    operands = [node.optional_operand(index) for index in sizing]
     return [value for value in operands if value is not None and is_readable(value) and not _is_followed(value)]
 
 
@@ -150,7 +152,7 @@ def _cone(wanted: Iterable[Value]) -> list[Node]:
     waiting = [(v.producer, False) for v in wanted]
     while waiting:
         node, is_ready = waiting.pop()
-        if node is None or node.domain or node.op not in contents.OPERATORS:
+        if node is None or not contents.has_contents(node):
             continue
         if is_ready:
             done.append(node)

@@ -31,6 +31,7 @@ from tinycomp.errors import ModelError, did_you_mean
 from tinycomp.ir.graph import Node
 from tinycomp.ir.types import Type
 from tinycomp.ops.facts import Check, Operand
+from tinycomp.ops.rule import Rule, Sizes
 from tinycomp.symbolic import Size
 
 FLOATS = frozenset({"float16", "float32", "float64"})
@@ -43,17 +44,18 @@ TypeRule = Callable[[Node], list[Type]]
 BodyRule = Callable[[Node], tuple[list[Type], list[Type]]]
 MacCount = Callable[[Node], Size]
 RowBound = Callable[[Node], Size | None]
-Sizes = tuple[Size | None, ...]
-"""A shape of numbers and expressions; None is a dimension of which nothing is known."""
 SizeRule = Callable[[Node, Sequence[Sizes | None]], Sequence[Sizes | None]]
 """Gives the shapes of a node's results from those of its operands (None where a rank is not known or an operand is
 absent): see :meth:`OpFamily.sizes`."""
 ObjectRule = Callable[[Node], "Callable[[Any], Any] | None"]
 """Gives the function that makes a node's result: see :meth:`OpFamily.objects`."""
+ContentsRule = Callable[[Node, Sequence[Type], "OpRecord | None"], Sequence[Sizes | None]]
+"""Gives the elements of a node's results from the types of these: see :mod:`tinycomp.ops.contents`."""
 PlainTypeFunction = Callable[[Node, Sequence[Operand]], Operand | None]
 _K = TypeVar("_K", bound=Kernel)
 _C = TypeVar("_C", bound=Check)
 _P = TypeVar("_P", bound=PlainTypeFunction)
+_R = TypeVar("_R", bound=Rule)
 
 TRAITS = MappingProxyType(
     {
@@ -165,6 +167,9 @@ class Operator:
         plain_type: The rule for the type of its plain nodes.
         sizes: The shapes of its results as expressions.
         objects: What makes its result where that is a Python object.
+        infer: Its rule; see :mod:`tinycomp.ops.rule`.
+        sizing: The operands whose elements say how large results are, which part is taken, or along which axes.
+        contents: What follows from sizes about the elements of its results.
     """
 
     records: list[OpRecord] = field(default_factory=list)
@@ -172,6 +177,9 @@ class Operator:
     plain_type: PlainTypeRule | None = None
     sizes: SizeRule | None = None
     objects: ObjectRule | None = None
+    infer: Rule | None = None
+    sizing: tuple[int, ...] = ()
+    contents: ContentsRule | None = None
 
 
 class OpFamily:
@@ -218,6 +226,27 @@ class OpFamily:
                 )
                 records.sort(key=lambda record: -record.since)
             return kernel
+
+        return register
+
+    def infer(
+        self, *names: str, domain: str = "", sizing: tuple[int, ...] = (), contents: ContentsRule | None = None
+    ) -> Callable[[_R], _R]:
+        """Register the decorated function as the rule of ``names``, in all their versions: see :mod:`tinycomp.ops.rule`.
+
+        Args:
+            names: Operators.
+            domain: Their domain.
+            sizing: The operands whose elements say how large results are, which part is taken, or along which axes.
+            contents: What follows from sizes about the elements of results: see :mod:`tinycomp.ops.contents`.
+        """
+
+        def register(rule: _R) -> _R:
+            for name in names:
+                operator = self._of(name, domain)
+                assert operator.infer is None, f"{name} has two rules"
+                operator.infer, operator.sizing, operator.contents = rule, sizing, contents
+            return rule
 
         return register
 

@@ -12,7 +12,9 @@ from tinycomp.ir.proto import schema
 from tinycomp.ir.types import UNKNOWN_DTYPE, TensorType, Type
 from tinycomp.ops import OPS, OpRecord, contents
 from tinycomp.ops.body_types import types_by_bodies
-from tinycomp.ops.facts import Facts, Operand, Shape
+from tinycomp.ops.facts import Facts as CheckFacts
+from tinycomp.ops.facts import Operand, Shape
+from tinycomp.ops.rule import Facts
 from tinycomp.symbolic import Size, UndecidedError
 
 
@@ -27,15 +29,23 @@ def infer_node_types(node: Node) -> list[Type]:
 
 def _with_sizes(node: Node, types: list[Type]) -> list[Type]:
     """Return types with what follows from sizes: dimensions that inference lost, and the contents of shapes."""
+    operator = OPS.of(node.op, node.domain)
+    if operator is not None and operator.infer is not None:
+        if operator.contents is None:
+            return types
+        return _with_contents(types, contents.contents_by(operator.contents, node, types, record_of(node)))
     shapes = [t.static_shape if isinstance(t, TensorType) else None for t in types]
     sized = _sized(node, types) if None in shapes else types
     if node.op in contents.OPERATORS and not node.domain:
-        known = contents.contents_of(node, sized, record_of(node))
-        return [
-            t if held is None or not isinstance(t, TensorType) else TensorType(t.dtype, t.shape, t.layout, held)
-            for t, held in zip(sized, known, strict=False)
-        ]
+        return _with_contents(sized, contents.contents_of(node, sized, record_of(node)))
     return sized
+
+
+def _with_contents(types: Sequence[Type], known: Sequence[contents.Contents | None]) -> list[Type]:
+    return [
+        t if held is None or not isinstance(t, TensorType) else TensorType(t.dtype, t.shape, t.layout, held)
+        for t, held in zip(types, known, strict=False)
+    ]
 
 
 def _sized(node: Node, types: list[Type]) -> list[Type]:
@@ -91,7 +101,7 @@ def check_node(node: Node) -> None:
     """
     operator = OPS.of(node.op, node.domain)
     if operator is not None and operator.checks:
-        facts = Facts(node)
+        facts = CheckFacts(node)
         for check in operator.checks:
             check(facts)
 
@@ -131,6 +141,9 @@ def _attributes(op: str, version: int) -> frozenset[str]:
 
 
 def _infer(node: Node) -> list[Type]:
+    operator = OPS.of(node.op, node.domain)
+    if operator is not None and operator.infer is not None:
+        return list(operator.infer(Facts(node)))[: len(node.outputs)]
     check_node(node)
     plain = plain_types(node)
     if plain is not None:

@@ -262,7 +262,7 @@ def evaluated(node: Node, operands: Sequence[np.ndarray | None]) -> list[np.ndar
 
 def _lacks_contents(node: Node) -> bool:
     """Tell whether the elements of a result may follow from sizes that nobody has looked at: texts give types alone."""
-    if node.domain or node.op not in contents.OPERATORS or not node.outputs:
+    if not contents.has_contents(node) or not node.outputs:
         return False
     return node.output.dtype in contents.INTEGERS and node.output.contents is None
 
