@@ -275,7 +275,7 @@ def test_shapes_replace_fixed_sizes_too_and_apply_to_graphs():
     ("shapes", "text"),
     [
         ({"x": (1, 4)}, 'shapes names the input "x", which the model does not have; expected one of'),
-        ({"a": (1, 3)}, r"node s.* the operands do not fit the operator"),
+        ({"a": (1, 3)}, r"node s.* the operands do not broadcast"),
         ({"a": (1, 4, 4)}, 'input "a": the given shape has the wrong rank; expected 2 dimensions'),
         ({"a": (-1, 4)}, 'input "a": a dimension of the given shape is not valid; expected a size of at least 0'),
         ({"a": (1.5, 4)}, 'input "a": a dimension of the given shape is not valid'),
@@ -323,13 +323,13 @@ AB = {"a": ("N", 4), "b": ("M", 4)}
         ),
         (
             NODE("Add", ["a", "b"], ["y"], name="sum"), AB, {"a": (1, 4), "b": (3, 4)}, {"a": (3, 4), "b": (5, 4)}, {},
-            "node sum (Add): the model does not work for these sizes: N and M are different, and neither is 1; "
-            "found N = 3, M = 5",
+            "node sum (Add): the model does not work for these sizes: the operands do not broadcast: N and M are "
+            "different, and neither is 1; found N = 3, M = 5",
         ),
         (
             NODE("Mul", ["a", "b"], ["y"], name="mul"), AB, {"a": (3, 4), "b": (1, 4)}, {"a": (0, 4), "b": (3, 4)}, {},
-            "node mul (Mul): the model does not work for these sizes: N and M are different, and neither is 1; "
-            "found N = 0, M = 3",
+            "node mul (Mul): the model does not work for these sizes: the operands do not broadcast: N and M are "
+            "different, and neither is 1; found N = 0, M = 3",
         ),
         (
             NODE("MatMul", ["a", "b"], ["y"], name="product"), {"a": ("N", "K"), "b": ("L", 5)},

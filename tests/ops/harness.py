@@ -10,7 +10,10 @@ import onnxruntime as ort
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from tinycomp.ir.graph import Node, Value
+from tinycomp.ir.types import UNKNOWN, compatible, type_of
 from tinycomp.ops import OPS
+from tinycomp.ops.rule import Facts, value_of
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 INTS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -101,9 +104,18 @@ def run_ours(op, inputs, attrs=None, version=28, outputs=1, domain=""):
     record = OPS.find(op, domain, since)
     assert record is not None, f"{op} has no record"
     assert record.kernel is not None, f"{op} has no kernel"
-    kernel = record.bind({k: v for k, v in (attrs or {}).items() if v is not None}, outputs)
-    result = kernel(*inputs)
-    return list(result) if isinstance(result, tuple) else [result]
+    node = Node(op, domain, since, tuple([value_of(x) for x in inputs]))
+    node.attrs = {k: v for k, v in (attrs or {}).items() if v is not None}
+    node.outputs = tuple([Value(f"y{i}", UNKNOWN, node) for i in range(outputs)])
+    rule = OPS.of(op, domain).infer
+    types = [] if rule is None else rule(Facts(node, in_run=True))
+    result = record.bind(node.attrs, outputs)(*inputs)
+    results = list(result) if isinstance(result, tuple) else [result]
+    for type_, array in zip(types, results, strict=False):
+        assert not isinstance(array, np.ndarray) or compatible(type_, type_of(array)), (
+            f"{op}: {type_} is said of {type_of(array)}"
+        )
+    return results
 
 
 def run_reference(op, inputs, attrs=None, version=28, outputs=1, domain=""):

@@ -177,7 +177,7 @@ def test_bit_shift_by_the_width_or_more():
 
 def test_bit_shift_rejects_an_unknown_direction():
     x = np.array([1], np.uint8)
-    with pytest.raises(ExecutionError, match="BitShift: unknown direction; expected LEFT or RIGHT; found 'UP'"):
+    with pytest.raises(ExecutionError, match="unknown direction; expected one of LEFT, RIGHT; found 'UP'"):
         run_ours("BitShift", [x, x], {"direction": "UP"}, 11)
 
 
@@ -191,7 +191,10 @@ def test_bitwise(dtype):
 
 def test_legacy_broadcast_goes_one_way():
     a, b = np.ones((2, 1), np.float64), np.ones(3, np.float64)
-    with pytest.raises(ExecutionError, match=r"second operand is larger.*\[2, 1\]; found \[3\]"):
+    with pytest.raises(
+        ExecutionError,
+        match=r"second operand does not broadcast.*\[2, 1\] or one that broadcasts to it; found float64\[3\]",
+    ):
         run_ours("Add", [a, b], {"broadcast": 1, "axis": 1}, version=6)
 
 

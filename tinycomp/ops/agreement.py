@@ -255,13 +255,8 @@ def _attention(node: Node, shapes: _Shapes) -> Iterator[Demand]:
 
 _BY_HEAD = 4
 """Dimensions where heads have one of their own."""
-_BROADCASTING = (
-    "Add", "And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater", "GreaterOrEqual",
-    "Less", "LessOrEqual", "Max", "Mean", "Min", "Mod", "Mul", "Or", "Pow", "StringConcat", "Sub", "Sum", "Where",
-    "Xor",
-)  # fmt: skip
 _RULES: Mapping[str, _Rule] = {
-    **dict.fromkeys(_BROADCASTING, _broadcast),
+    "StringConcat": _broadcast,
     **dict.fromkeys(("LayerNormalization", "PRelu", "RMSNormalization"), _repeated),
     **dict.fromkeys(("BatchNormalization", "GroupNormalization", "InstanceNormalization"), _channels),
     **dict.fromkeys(("Conv", "ConvInteger", "ConvTranspose"), _convolution_rule(1)),

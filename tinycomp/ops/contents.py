@@ -7,7 +7,6 @@ expressions themselves. An element of which nothing is known stays unknown throu
 from __future__ import annotations
 
 import itertools
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,9 +14,8 @@ import numpy as np
 
 from tinycomp.ir.graph import MOST_CONTENTS, Node, Value
 from tinycomp.ir.types import TensorType, Type, tensor
-from tinycomp.ops import OPS
 from tinycomp.ops.record import ContentsRule, OpRecord
-from tinycomp.symbolic import Expression, Size, UndecidedError, bounds, maximum, minimum, product, size
+from tinycomp.symbolic import Expression, Size, UndecidedError, maximum, minimum, product, size
 
 Contents = tuple[Size | None, ...]
 
@@ -30,61 +28,15 @@ _MOVED = {
 """How many leading operands of operators that move elements hold them."""
 
 
-def _quotient(a: Size, b: Size) -> Size:
-    """Return a / b as ONNX divides integers: towards zero, which for sizes is the same as down."""
-    if isinstance(a, int) and isinstance(b, int):
-        quotient = abs(a) // abs(b)
-        return quotient if (a < 0) == (b < 0) else -quotient
-    if not (a >= 0 and b >= 0):
-        raise UndecidedError("a quotient that may be negative")
-    return a // b  # a divisor that is 0 in a run is the run's mistake
-
-
-def _remainder(a: Size, b: Size) -> Size:
-    """Return the remainder of a division where both of ONNX's are the same."""
-    if not (a >= 0 and b >= 0):
-        raise UndecidedError("a remainder that may be negative")
-    return a % b
-
-
-_ARITHMETIC: dict[str, Callable[..., Size]] = {
-    "Add": operator.add,
-    "Sub": operator.sub,
-    "Mul": operator.mul,
-    "Div": _quotient,
-    "Mod": _remainder,
-    "Max": maximum,
-    "Min": minimum,
-    "Sum": lambda *terms: sum(terms[1:], start=terms[0]),
-    "Neg": operator.neg,
-    "Abs": lambda a: a if a >= 0 else -a,
-    "Cast": lambda a: a,
-    "Equal": lambda a, b: int(_are_equal(a, b)),
-    "Greater": lambda a, b: int(a > b),
-    "GreaterOrEqual": lambda a, b: int(a >= b),
-    "Less": lambda a, b: int(a < b),
-    "LessOrEqual": lambda a, b: int(a <= b),
-    "Not": lambda a: int(not a),
-    "And": lambda a, b: int(bool(a) and bool(b)),
-    "Or": lambda a, b: int(bool(a) or bool(b)),
-}
+_ARITHMETIC: dict[str, Callable[..., Size]] = {"Cast": lambda a: a}
 _REDUCTIONS: dict[str, Callable[[Sequence[Size]], Size]] = {
     "ReduceProd": product,
     "ReduceSum": lambda sizes: sum(sizes[1:], start=sizes[0]),
     "ReduceMax": lambda sizes: maximum(*sizes),
     "ReduceMin": lambda sizes: minimum(*sizes),
 }
-OPERATORS = frozenset({"Shape", "Size", "Where", "ConstantOfShape", "Range", *_MOVED, *_ARITHMETIC, *_REDUCTIONS})
+OPERATORS = frozenset({"Shape", "Size", "ConstantOfShape", "Range", *_MOVED, *_ARITHMETIC, *_REDUCTIONS})
 """The operators whose results may have contents."""
-
-
-def _are_equal(a: Size, b: Size) -> bool:
-    if a == b:
-        return True
-    low, high = bounds(a - b)
-    if (low is not None and low > 0) or (high is not None and high < 0):
-        return False
-    raise UndecidedError(f"whether {a} = {b} depends on sizes of the run")
 
 
 def moved(operands: int) -> ContentsRule:
@@ -107,14 +59,6 @@ def reduced(function: Callable[[Sequence[Size]], Size]) -> ContentsRule:
         return [(_element(lambda *parts: function(parts), contents, type_.dtype),)]
 
     return rule
-
-
-def has_contents(node: Node) -> bool:
-    """Tell whether the results of a node may have contents."""
-    operator = OPS.of(node.op, node.domain)
-    if operator is not None and operator.infer is not None:
-        return operator.contents is not None
-    return not node.domain and node.op in OPERATORS
 
 
 def contents_by(
@@ -212,7 +156,7 @@ def _computed(node: Node, type_: TensorType) -> Contents | None:
         return _reduced(node, type_, operands[0])
     if node.op == "Range":
         return _counted(operands, product(type_.static_shape or ()))
-    return _elementwise(node, type_, _chosen if node.op == "Where" else _ARITHMETIC[node.op])
+    return _elementwise(node, type_, _ARITHMETIC[node.op])
 
 
 def _elementwise(node: Node, type_: TensorType, function: Callable[..., Size]) -> Contents | None:
@@ -255,10 +199,6 @@ def _as_array(value: Value) -> Any:
     array = np.empty(len(contents), object)
     array[:] = contents
     return array.reshape(shape)
-
-
-def _chosen(condition: Size, a: Size, b: Size) -> Size:
-    return a if condition else b
 
 
 def _filled(node: Node, type_: TensorType) -> Contents | None:

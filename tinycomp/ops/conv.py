@@ -19,7 +19,8 @@ from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.ops.facts import Check, Facts, Operand, is_known, known_sizes, one_of
 from tinycomp.ops.numeric import Array, exact_float, minus_zero_point, node_shape, prod, to_int32, widened
 from tinycomp.ops.quantize import positive_scales, requantize
-from tinycomp.ops.record import OpFamily, Sizes
+from tinycomp.ops.record import OpFamily
+from tinycomp.ops.rule import Sizes
 from tinycomp.ops.sampling import sample
 from tinycomp.ops.spatial import (
     AUTO_PADS,

@@ -15,7 +15,8 @@ from tinycomp.ops.cast import DTYPE_NUMBERS, dtype_of_enum
 from tinycomp.ops.contents import elements_of
 from tinycomp.ops.facts import Facts, one_of
 from tinycomp.ops.numeric import Array, compute_dtype, ints, is_float
-from tinycomp.ops.record import OpFamily, Sizes
+from tinycomp.ops.record import OpFamily
+from tinycomp.ops.rule import Sizes
 from tinycomp.symbolic import if_zero, maximum
 
 FAMILY = OpFamily("creation")

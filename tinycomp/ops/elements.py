@@ -15,9 +15,9 @@ from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.proto import NUMBER_BY_DTYPE
 from tinycomp.ir.types import TensorType, tensor
-from tinycomp.ops import OPS, contents
+from tinycomp.ops import OPS
 from tinycomp.ops.body_types import retype
-from tinycomp.ops.typing import infer_node_types
+from tinycomp.ops.typing import has_contents, infer_node_types
 from tinycomp.symbolic import Expression, element, has_elements, product
 
 MOST = 8
@@ -152,7 +152,7 @@ def _cone(wanted: Iterable[Value]) -> list[Node]:
     waiting = [(v.producer, False) for v in wanted]
     while waiting:
         node, is_ready = waiting.pop()
-        if node is None or not contents.has_contents(node):
+        if node is None or not has_contents(node):
             continue
         if is_ready:
             done.append(node)

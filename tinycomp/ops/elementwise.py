@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from tinycomp.errors import ExecutionError
-from tinycomp.ir.graph import Node
-from tinycomp.ops.facts import Check, Facts, Operand, broadcast_shape, broadcast_sizes, one_of, type_of_first
+from tinycomp.ir.types import Type
+from tinycomp.ops.contents import computed
 from tinycomp.ops.numeric import Array, compute_dtype, is_float, quiet, widened
-from tinycomp.ops.record import NUMBERS, OpFamily, Sizes
+from tinycomp.ops.record import OpFamily
+from tinycomp.ops.rule import Facts, Results, Rule, broadcasting, broadcasting_to, same_as_first, shape_text
+from tinycomp.symbolic import Size, UndecidedError, bounds, maximum, minimum
 
 FAMILY = OpFamily("elementwise")
 _FLOAT32_MAX = 3.4028234663852886e38
@@ -122,38 +125,6 @@ for _name, _kernel in {"Add": add, "Sub": sub, "Mul": mul, "Div": div, "Pow": po
     FAMILY.op(_name, since=1, traits={"elementwise"})(legacy_broadcast(_kernel))
 
 
-def _equal_shapes(broadcasts_since: int) -> Check:
-    """Return the check of the versions that broadcast only if an attribute asks for it."""
-
-    def check(facts: Facts) -> None:
-        shape = facts.shape(0)
-        if shape is None or facts.node.version >= broadcasts_since or facts.attr("broadcast", 0):
-            return
-        for index in range(1, len(facts.node.inputs)):
-            other = facts.sizes(index)
-            if other is not None and (
-                len(other) != len(shape)
-                or any(isinstance(d, int) and d != n for d, n in zip(shape, other, strict=True))
-            ):
-                facts.fail(
-                    "the operands differ in shape, which this version does not broadcast",
-                    expected=f"shape {list(shape)}", found=list(other), hint=f"Use opset {broadcasts_since} or later.",
-                )  # fmt: skip
-
-    return check
-
-
-FAMILY.check("Add", "Div", "Mul", "Pow", "Sub")(_equal_shapes(7))
-FAMILY.check("Max", "Mean", "Min", "Sum")(_equal_shapes(8))
-
-
-@FAMILY.plain_type("Add", "Div", "Mul", "Sub", least=2, since=7, dtypes=NUMBERS)
-def _broadcast_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
-    (dtype, a), (_, b) = operands
-    shape = broadcast_shape(a, b)
-    return None if shape is None else (dtype, shape)
-
-
 def _fold(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
     @widened
     def run(*data: Array) -> Array:
@@ -181,9 +152,6 @@ def neg(x: Array) -> Array:
     return np.asarray(-x)
 
 
-FAMILY.plain_type("Neg")(type_of_first)
-
-
 @FAMILY.op("Abs", traits={"elementwise", "cheap"})
 @widened
 def abs_(x: Array) -> Array:
@@ -203,9 +171,6 @@ def sign(x: Array) -> Array:
 def reciprocal(x: Array) -> Array:
     """Return 1 / x."""
     return np.asarray(x.dtype.type(1) / x)
-
-
-FAMILY.plain_type("Reciprocal")(type_of_first)
 
 
 def _unary(name: str, function: Callable[[Array], Array], *extra: str) -> None:
@@ -236,9 +201,6 @@ for _name, _function in {
 }.items():
     _unary(_name, _function)
 
-FAMILY.plain_type("Exp", "Sqrt", "Tanh")(type_of_first)
-
-
 _ERF_LIMIT = 3.92  # erf rounds to 1 in float32 from here on
 # erf(x) / x as a rational function of x², lowest power first: fitted by iteratively reweighted least squares on
 # [0, 3.92]. The relative error is 2e-8 in exact arithmetic and 4e-7 in float32.
@@ -267,8 +229,6 @@ def _polynomial(x: Array, coefficients: tuple[float, ...]) -> Array:
 
 
 _unary("Erf", erf)
-
-FAMILY.plain_type("Erf")(type_of_first)
 
 
 @FAMILY.op("Clip", since=11, traits={"elementwise", "cheap"})
@@ -304,9 +264,6 @@ def clip_attributes(
     return np.asarray(np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high)))
 
 
-FAMILY.plain_type("Clip", most=3, since=11)(type_of_first)
-
-
 @FAMILY.op("BitShift", since=11, traits={"elementwise", "cheap"})
 def bit_shift(x: Array, y: Array, *, direction: str) -> Array:
     """Shift; an amount that is negative or not below the width leaves only the sign's extension.
@@ -314,17 +271,12 @@ def bit_shift(x: Array, y: Array, *, direction: str) -> Array:
     Raises:
         ExecutionError: If the direction is neither LEFT nor RIGHT.
     """
-    if direction not in ("LEFT", "RIGHT"):
-        raise ExecutionError("unknown direction", where="BitShift", expected="LEFT or RIGHT", found=repr(direction))
     width = 8 * x.dtype.itemsize
     fits = (y >= 0) & (y < width)
     amount = np.where(fits, y, 0).astype(x.dtype)
     if direction == "LEFT":
         return np.where(fits, x << amount, 0).astype(x.dtype)
     return np.where(fits, x >> amount, np.where(x < 0, -1, 0).astype(x.dtype))
-
-
-FAMILY.check("BitShift")(one_of(direction=("LEFT", "RIGHT")))
 
 
 for _name, _ufunc in {"And": np.bitwise_and, "Or": np.bitwise_or, "Xor": np.bitwise_xor}.items():
@@ -357,8 +309,6 @@ for _name, _predicate, _traits in (
     if not _name.endswith("OrEqual"):
         FAMILY.op(_name, since=1, traits={"elementwise", "cheap"})(legacy_broadcast(_kernel))
 
-FAMILY.check("And", "Equal", "Greater", "Less", "Or", "Xor")(_equal_shapes(7))
-
 
 @FAMILY.op("Not", traits={"elementwise", "cheap"})
 def not_(x: Array) -> Array:
@@ -387,12 +337,131 @@ def where(condition: Array, x: Array, y: Array) -> Array:
     return np.where(condition, x, y)
 
 
-_BROADCASTING = (
-    "Add", "Sub", "Mul", "Div", "Pow", "Mod", "Sum", "Max", "Min", "Mean", "And", "Or", "Xor", "Equal", "Greater",
-    "GreaterOrEqual", "Less", "LessOrEqual", "Where", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor",
-)  # fmt: skip
+# Rules -------------------------------------------------------------------------------------------------------------
 
 
-@FAMILY.sizes(*_BROADCASTING)
-def _broadcast_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
-    return [broadcast_sizes(*shapes)]
+def _since(version: int, dtype: str = "") -> Rule:
+    """Return the rule of operators that broadcast from a version on, and before only where an attribute says so.
+
+    ``dtype`` is the element type of the result; by default that of the operands.
+    """
+    rule = broadcasting_to(dtype) if dtype else broadcasting
+
+    def both(facts: Facts) -> Results:
+        return rule(facts) if facts.version >= version else [_aligned(facts, version, dtype or facts.first_dtype())]
+
+    return both
+
+
+def _aligned(facts: Facts, version: int, dtype: str) -> Type:
+    """Return the type of a result that has the shape of the first operand, to which the others are aligned."""
+    shape = facts.shape(0)
+    if shape is None:
+        return facts.tensor(dtype, None)
+    whole = list(shape)
+    for index in range(1, facts.count):
+        other = facts.shape(index)
+        if other is None:
+            continue
+        if not facts.attr("broadcast", 0):
+            if len(other) != len(whole) or any(_differ(a, b) for a, b in zip(whole, other, strict=True)):
+                facts.fail(
+                    "the operands differ in shape, which this version does not broadcast",
+                    expected=f"shape {shape_text(shape)}", found=shape_text(other),
+                    hint=f"Use opset {version} or later.",
+                )  # fmt: skip
+            whole = [
+                facts.require_equal(a, b, "the operands differ in shape") for a, b in zip(whole, other, strict=True)
+            ]
+            continue
+        axis = facts.attr("axis")
+        behind = 0 if axis is None or not other else len(whole) - facts.require_axis(axis, len(whole)) - len(other)
+        facts.require(behind >= 0, "the second operand is larger than the first",
+                      expected=f"a shape that broadcasts to {shape_text(shape)}", found=shape_text(other))  # fmt: skip
+        facts.require_broadcast(index, tuple(whole[: len(whole) - behind]), "the second operand")
+    return facts.tensor(dtype, whole)
+
+
+def _differ(a: Size | None, b: Size | None) -> bool:
+    return isinstance(a, int) and isinstance(b, int) and a != b
+
+
+def _quotient(a: Size, b: Size) -> Size:
+    """Return a / b as ONNX divides integers: towards zero, which for sizes is the same as down."""
+    if isinstance(a, int) and isinstance(b, int):
+        quotient = abs(a) // abs(b)
+        return quotient if (a < 0) == (b < 0) else -quotient
+    if not (a >= 0 and b >= 0):
+        raise UndecidedError("a quotient that may be negative")
+    return a // b  # a divisor that is 0 in a run is the run's mistake
+
+
+def _remainder(a: Size, b: Size) -> Size:
+    """Return the remainder of a division where both of ONNX's are the same."""
+    if not (a >= 0 and b >= 0):
+        raise UndecidedError("a remainder that may be negative")
+    return a % b
+
+
+def _are_equal(a: Size, b: Size) -> bool:
+    if a == b:
+        return True
+    low, high = bounds(a - b)
+    if (low is not None and low > 0) or (high is not None and high < 0):
+        return False
+    raise UndecidedError(f"whether {a} = {b} depends on sizes of the run")
+
+
+def _total(*terms: Size) -> Size:
+    return sum(terms[1:], start=terms[0])
+
+
+_RULES: Mapping[str, tuple[Rule, Callable[..., Size] | None]] = {
+    "Add": (_since(7), operator.add),
+    "Sub": (_since(7), operator.sub),
+    "Mul": (_since(7), operator.mul),
+    "Div": (_since(7), _quotient),
+    "Pow": (_since(7), None),
+    "Mod": (broadcasting, _remainder),
+    "Max": (_since(8), maximum),
+    "Min": (_since(8), minimum),
+    "Sum": (_since(8), _total),
+    "Mean": (_since(8), None),
+    "And": (_since(7, "bool"), lambda a, b: int(bool(a) and bool(b))),
+    "Or": (_since(7, "bool"), lambda a, b: int(bool(a) or bool(b))),
+    "Xor": (_since(7, "bool"), lambda a, b: int(bool(a) != bool(b))),
+    "Equal": (_since(7, "bool"), lambda a, b: int(_are_equal(a, b))),
+    "Greater": (_since(7, "bool"), lambda a, b: int(a > b)),
+    "Less": (_since(7, "bool"), lambda a, b: int(a < b)),
+    "GreaterOrEqual": (broadcasting_to("bool"), lambda a, b: int(a >= b)),
+    "LessOrEqual": (broadcasting_to("bool"), lambda a, b: int(a <= b)),
+    "Neg": (same_as_first, operator.neg),
+    "Abs": (same_as_first, lambda a: a if a >= 0 else -a),
+}
+for _name, (_rule, _of_sizes) in _RULES.items():
+    FAMILY.infer(_name, contents=None if _of_sizes is None else computed(_of_sizes))(_rule)
+FAMILY.infer("BitwiseAnd", "BitwiseOr", "BitwiseXor")(broadcasting)
+FAMILY.infer(
+    "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitwiseNot", "Ceil", "Cos", "Cosh", "Erf", "Exp", "Floor",
+    "Log", "Reciprocal", "Round", "Sign", "Sin", "Sinh", "Sqrt", "Tan", "Tanh",
+)(same_as_first)  # fmt: skip
+FAMILY.infer("Not", contents=computed(lambda a: int(not a)))(broadcasting_to("bool"))
+FAMILY.infer("IsInf", "IsNaN")(broadcasting_to("bool"))
+
+
+@FAMILY.infer("Where", contents=computed(lambda condition, a, b: a if condition else b))
+def _where(facts: Facts) -> Results:
+    return [facts.tensor(facts.first_dtype(1, 2), facts.broadcast(*map(facts.shape, range(3))))]
+
+
+@FAMILY.infer("BitShift")
+def _bit_shift(facts: Facts) -> Results:
+    facts.require_one_of("direction", ("LEFT", "RIGHT"))
+    return broadcasting(facts)
+
+
+@FAMILY.infer("Clip")
+def _clip(facts: Facts) -> Results:
+    facts.require_scalar(1, "the lower limit")
+    facts.require_scalar(2, "the upper limit")
+    return same_as_first(facts)

@@ -14,7 +14,8 @@ from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.memory.budget import reserve
 from tinycomp.ops.facts import Facts, Operand, axis_in_range, one_of
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axis, fix_indices, scalar_int
-from tinycomp.ops.record import OpFamily, Sizes
+from tinycomp.ops.record import OpFamily
+from tinycomp.ops.rule import Sizes
 from tinycomp.symbolic import Size, product
 
 FAMILY = OpFamily("indexing")

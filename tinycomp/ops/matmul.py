@@ -25,7 +25,8 @@ from tinycomp.ops.contraction import (
 )
 from tinycomp.ops.facts import Facts, Operand, broadcast_shape, broadcast_sizes, may_be_equal
 from tinycomp.ops.numeric import Array, node_shape, widened
-from tinycomp.ops.record import OpFamily, Sizes
+from tinycomp.ops.record import OpFamily
+from tinycomp.ops.rule import Sizes
 from tinycomp.symbolic import Size, product
 
 FAMILY = OpFamily("matmul")

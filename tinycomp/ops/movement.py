@@ -15,7 +15,8 @@ from tinycomp.memory.budget import reserve, reserve_bytes
 from tinycomp.ops.contents import elements_of
 from tinycomp.ops.facts import Facts, Operand, Shape, broadcast_sizes, is_known, one_of
 from tinycomp.ops.numeric import Array, fix_axes, fix_axis, ints, scalar_int
-from tinycomp.ops.record import ANY_NUMBER, OpFamily, Sizes
+from tinycomp.ops.record import ANY_NUMBER, OpFamily
+from tinycomp.ops.rule import Sizes
 from tinycomp.symbolic import Size, bounds, if_zero, marked_axes, maximum, minimum
 
 FAMILY = OpFamily("movement")

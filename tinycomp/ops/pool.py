@@ -17,7 +17,8 @@ from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.memory.budget import reserve
 from tinycomp.ops.facts import Facts, Operand, known_sizes, one_of
 from tinycomp.ops.numeric import Array, compute_dtype, integer_range, is_float, prod, widened
-from tinycomp.ops.record import OpFamily, Sizes
+from tinycomp.ops.record import OpFamily
+from tinycomp.ops.rule import Sizes
 from tinycomp.ops.spatial import (
     AUTO_PADS,
     Window,

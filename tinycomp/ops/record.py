@@ -232,7 +232,7 @@ class OpFamily:
     def infer(
         self, *names: str, domain: str = "", sizing: tuple[int, ...] = (), contents: ContentsRule | None = None
     ) -> Callable[[_R], _R]:
-        """Register the decorated function as the rule of ``names``, in all their versions: see :mod:`tinycomp.ops.rule`.
+        """Register the decorated function as the rule of all versions of ``names``: see :mod:`tinycomp.ops.rule`.
 
         Args:
             names: Operators.

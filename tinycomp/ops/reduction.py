@@ -12,7 +12,8 @@ from tinycomp.errors import ExecutionError
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ops.facts import Facts, axes_in_range
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axes, fix_axis, ints, is_float, scalar_int, widened
-from tinycomp.ops.record import OpFamily, Sizes
+from tinycomp.ops.record import OpFamily
+from tinycomp.ops.rule import Sizes
 from tinycomp.symbolic import Size, if_zero, marked_axes
 
 FAMILY = OpFamily("reduction")

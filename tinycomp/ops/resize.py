@@ -17,7 +17,8 @@ from tinycomp.ir.graph import Node
 from tinycomp.memory.budget import reserve
 from tinycomp.ops.facts import Facts, one_of
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axes, integer_range, is_float, quiet
-from tinycomp.ops.record import OpFamily, Sizes
+from tinycomp.ops.record import OpFamily
+from tinycomp.ops.rule import Sizes
 from tinycomp.symbolic import Size
 
 FAMILY = OpFamily("resize")

@@ -1,7 +1,7 @@
 """One rule per operator: what follows from a node's operands, and what they have to fulfil.
 
-A rule is a function of :class:`Facts` that returns the types of all results. It reads dtypes, sizes (numbers, expressions,
-or None where nothing is known), constants and known elements of operands, and states its conditions on the way::
+A rule is a function of :class:`Facts` that returns the types of all results. It reads dtypes, sizes (numbers,
+expressions, or None where nothing is known), constants and known elements of operands, and states conditions::
 
     @FAMILY.infer("Gemm")
     def _gemm(facts: Facts) -> Results:
@@ -10,10 +10,10 @@ or None where nothing is known), constants and known elements of operands, and s
         facts.require_equal(inner, also_inner, "the operands' inner dimensions differ")
         return [facts.tensor(facts.dtype(0), (rows, columns))]
 
-A condition that is decided by what is known is an error at once, in the name of the node. One that depends on sizes of
-the run becomes a :class:`Demand`: it is read for the sizes that it implies (:mod:`tinycomp.ops.agreement`), and each run
-checks it. The rule itself runs again on the host, on the arrays of a run, before a kernel: so a kernel need not check what
-a rule states, and both say the same.
+A condition that is decided by what is known is an error at once, in the name of the node. One that depends on sizes
+of the run becomes a :class:`Demand`: it is read for the sizes that it implies (:mod:`tinycomp.ops.agreement`), and each
+run checks it. The rule itself runs again on the host, on the arrays of a run, before a kernel: so a kernel need not
+check what a rule states, and both say the same.
 
 A rule never compares sizes that may be expressions (that raises :class:`tinycomp.symbolic.UndecidedError`): it states
 conditions, or computes with :func:`tinycomp.symbolic.maximum` and its like.
@@ -37,7 +37,6 @@ from tinycomp.ir.types import (
     SequenceType,
     TensorType,
     Type,
-    numpy_dtype,
     tensor_type,
     type_of,
 )
@@ -160,7 +159,7 @@ class Facts:
         return value.const
 
     def elements(self, index: int) -> Sizes | None:
-        """Return the elements of a small tensor of integers, each None where it is not known; None for other tensors."""
+        """Return the elements of a small tensor of integers, each None where it is not known; None for others."""
         value = self._operand(index)
         if value is None:
             return None
@@ -175,7 +174,7 @@ class Facts:
         return known
 
     def ints(self, index: int, attribute: str = "") -> list[int] | None:
-        """Return integers that are an attribute in some versions and an operand in others; None if not all are known."""
+        """Return integers that are an attribute or an operand; None if not all are known."""
         values: Iterable[Any] | None = self.node.attrs.get(attribute) if attribute else None
         if values is None:
             values = self.elements(index)
@@ -200,7 +199,7 @@ class Facts:
         for dim in shape:
             if not isinstance(dim, int):
                 return tensor_type(dtype, tuple([None if d is None else dimension(d) for d in shape]))
-        return tensor_type(dtype, tuple(shape))  # type: ignore[arg-type]  # the loop has checked each
+        return tensor_type(dtype, tuple(shape))
 
     # Conditions ----------------------------------------------------------------------------------------------------
 
@@ -308,6 +307,9 @@ class Facts:
         value = self.attr(name, default)
         if value is None or value in choices:
             return value
+        return self._refuse_choice(name, value, choices)
+
+    def _refuse_choice(self, name: str, value: object, choices: Sequence[object]) -> NoReturn:
         words = [str(choice) for choice in choices]
         shown = words if len(words) < 12 else [*words[:3], "…", words[-1]]
         hint = did_you_mean(str(value), words) if isinstance(value, str) else ""

@@ -15,7 +15,8 @@ from tinycomp.ir.types import TensorType, Type
 from tinycomp.ops.contents import elements_of
 from tinycomp.ops.facts import Facts, Operand, axes_in_range, is_known
 from tinycomp.ops.numeric import Array, fix_axes, fix_axis, ints
-from tinycomp.ops.record import OpFamily, Sizes
+from tinycomp.ops.record import OpFamily
+from tinycomp.ops.rule import Sizes
 from tinycomp.symbolic import Size, has_elements, if_zero, maximum, product
 
 FAMILY = OpFamily("shape")

@@ -17,7 +17,8 @@ from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.memory.budget import reserve
 from tinycomp.ops.facts import broadcast_sizes
 from tinycomp.ops.numeric import Array
-from tinycomp.ops.record import OpFamily, Sizes
+from tinycomp.ops.record import OpFamily
+from tinycomp.ops.rule import Sizes
 from tinycomp.symbolic import Size, dimension, maximum, product, symbol
 from tinycomp.symbolic import size as size_of
 

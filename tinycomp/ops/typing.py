@@ -78,6 +78,14 @@ def _with_shape(type_: Type, sizes: tuple[Size | None, ...] | None) -> Type:
     return TensorType(type_.dtype, tuple(dims), type_.layout)
 
 
+def has_contents(node: Node) -> bool:
+    """Tell whether the results of a node may have contents."""
+    known = OPS.of(node.op, node.domain)
+    if known is not None and known.infer is not None:
+        return known.contents is not None
+    return not node.domain and node.op in contents.OPERATORS
+
+
 def use_records(graph: Graph) -> None:
     """Let nodes that are added from now on be typed by the operators' records, tinycomp's own operators among them."""
     graph.infer = infer_node_types

@@ -38,6 +38,7 @@ from tinycomp.ir.graph import COMPOSITE, REGION, Graph, Node, Value
 from tinycomp.ir.types import TensorType, bits, compatible, numpy_dtype, refine, same, type_of
 from tinycomp.memory.budget import check_time, current
 from tinycomp.ops import bind, contents
+from tinycomp.ops.typing import has_contents
 from tinycomp.passes.base import Pass
 from tinycomp.remark import Remark
 from tinycomp.rewrite.edits import bind_constant_captures, choose_branch, replace_by_constant
@@ -262,7 +263,7 @@ def evaluated(node: Node, operands: Sequence[np.ndarray | None]) -> list[np.ndar
 
 def _lacks_contents(node: Node) -> bool:
     """Tell whether the elements of a result may follow from sizes that nobody has looked at: texts give types alone."""
-    if not contents.has_contents(node) or not node.outputs:
+    if not has_contents(node) or not node.outputs:
         return False
     return node.output.dtype in contents.INTEGERS and node.output.contents is None
 
