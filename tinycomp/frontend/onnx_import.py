@@ -40,7 +40,7 @@ from tinycomp.frontend.naming import (
 )
 from tinycomp.frontend.shapes import Shapes, checked_shapes, fixed_symbols
 from tinycomp.frontend.signature import find_signature
-from tinycomp.ir.graph import COMPOSITE, REGION, Attr, Graph, Node, Value
+from tinycomp.ir.graph import COMPOSITE, REGION, Attr, Graph, InferTypes, Node, Value
 from tinycomp.ir.infer import check_declared
 from tinycomp.ir.proto import (
     ReadExternal,
@@ -199,6 +199,7 @@ class Context:
         prefix: Label of the function call, put before the names of nodes.
         depth: How many bodies and calls enclose this graph.
         reshaped: Whether the caller has replaced shapes of inputs, so that declared shapes may be out of date.
+        is_taken: Whether a run may come here: what is never run is read, but neither typed nor checked.
         labels: The labels given to nodes so far, with how many nodes asked for each.
     """
 
@@ -211,6 +212,7 @@ class Context:
     prefix: str = ""
     depth: int = 0
     reshaped: bool = False
+    is_taken: bool = True
     labels: dict[str, int] = field(default_factory=dict)
 
     def label(self, node: onnx.NodeProto) -> str:
@@ -221,6 +223,11 @@ class Context:
             label = f"{wanted}#{self.labels[wanted]}"
         self.labels[label] = 1
         return label
+
+    @property
+    def infer(self) -> InferTypes:
+        """What types the nodes of a graph under construction."""
+        return infer_node_types if self.is_taken else _untyped
 
     def deeper(self, where: str, **changes: object) -> Context:
         """Return the context of a body or function body.
@@ -374,6 +381,10 @@ def insert(
     return added
 
 
+def _untyped(node: Node) -> list[Type]:
+    return [UNKNOWN] * len(node.outputs)
+
+
 def _check_kind(value: Value, declared: Type) -> None:
     if UNKNOWN not in (declared, value.type) and type(present(declared)) is not type(present(value.type)):
         raise TypeInferenceError(
@@ -512,16 +523,21 @@ def _import_bodies(
     draft.captures = len(passed)
     formals = formal_types(draft)
     inner = context.deeper(where)
+    draft.bodies = {key: Graph() for key in protos}
+    possible = draft.possible_bodies
     bodies = {}
     for key, proto in protos.items():
+        inner = replace(inner, is_taken=context.is_taken and key in possible)
         body = _open_body(proto, key, formals[: len(formals) - len(passed)], inner, f"{where}, {key}")
         for name, value in captured.items():
             if value is None or name in passed:
-                formal = None if value is None else body.graph.add_input(body.free_name(name), value.type)
+                type_ = UNKNOWN if value is None or not inner.is_taken else value.type
+                formal = None if value is None else body.graph.add_input(body.free_name(name), type_)
                 if name not in body.reserved:
                     body.define(name, formal)
         _bind_outer_constants(scope, body, proto)
         import_contents(body, proto, inner, f"{where}, {key}")
+        body.graph.infer = infer_node_types
         bodies[key] = body.graph
     return bodies
 
@@ -536,7 +552,7 @@ def _open_body(proto: onnx.GraphProto, key: str, formals: Sequence[Type], contex
             found=str(len(proto.input)),
         )
     check_text(proto.name, where)
-    graph = Graph(proto.name or key, infer=infer_node_types, opsets=context.opsets)
+    graph = Graph(proto.name or key, infer=context.infer, opsets=context.opsets)
     scope = Scope(graph, defined_names(proto, where), declared_types(proto, context))
     for entry, wanted in zip(proto.input, formals, strict=True):
         declared = type_from_proto(entry.type)
@@ -611,13 +627,14 @@ def function_body(function: LocalFunction, operands: Sequence[Value | None], con
         TypeInferenceError: If the operands do not fit it.
     """
     proto = function.proto
-    graph = Graph(proto.name, infer=infer_node_types, opsets=function.opsets)
+    graph = Graph(proto.name, infer=context.infer, opsets=function.opsets)
     scope = Scope(graph, produced_names(proto.node))
     for name, operand in zip(proto.input, operands, strict=True):
         formal = graph.add_input(name, UNKNOWN if operand is None else operand.type)
         scope.define(name, None if operand is None else formal)
     _import_nodes(scope, proto.node, context, function.label)
     _set_outputs(scope, list(proto.output), function.label)
+    graph.infer = infer_node_types
     return graph
 
 

@@ -170,6 +170,18 @@ class Node:
         return self.bodies["body"]
 
     @property
+    def possible_bodies(self) -> dict[str, Graph]:
+        """The bodies that a run may enter: of an If whose condition is constant or follows from sizes, only one."""
+        if self.op != "If" or self.domain or not self.inputs or self.inputs[0] is None:
+            return self.bodies
+        value = self.inputs[0]
+        known = value.contents or () if value.const is None else value.const.reshape(-1).tolist()
+        if len(known) != 1 or not isinstance(known[0], int):
+            return self.bodies
+        key = "then_branch" if known[0] else "else_branch"
+        return {key: self.bodies[key]} if key in self.bodies else self.bodies
+
+    @property
     def is_composite(self) -> bool:
         """Whether the node is an atom made by composite merging."""
         return self.domain == COMPOSITE

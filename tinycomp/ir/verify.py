@@ -32,26 +32,27 @@ def verify(graph: Graph, *, types: bool = True) -> None:
 
     Args:
         graph: The graph.
-        types: Whether to infer every type again and compare.
+        types: Whether to infer every type again and compare, except in branches that are never taken.
 
     Raises:
         VerifyError: At the first broken invariant; the message shows the node's line with a caret.
     """
     symbols: dict[str, Node] = {}
     seen: set[int] = {id(graph)}
-    work = [(graph, 0)]
+    work = [(graph, 0, types)]
     while work:
-        here, depth = work.pop()
+        here, depth, typed = work.pop()
         if depth > MAX_NESTING:
             raise VerifyError("bodies are nested too deeply", where=f"graph {here.name}", expected=f"{MAX_NESTING}")
-        _GraphCheck(here, types, outermost=depth == 0).run()
+        _GraphCheck(here, typed, outermost=depth == 0).run()
         for node in here.nodes:
             _check_symbol(here, node, symbols)
-            for body in node.bodies.values():
+            possible = node.possible_bodies
+            for key, body in node.bodies.items():
                 if id(body) in seen:
                     _broken(here, node, f"the body {body.name} belongs to two nodes", node_line(node).op)
                 seen.add(id(body))
-                work.append((body, depth + 1))
+                work.append((body, depth + 1, typed and key in possible))
 
 
 def _broken(graph: Graph, node: Node, message: str, span: Span, **parts: str) -> NoReturn:
@@ -230,7 +231,8 @@ class _GraphCheck:
             )  # fmt: skip
         first = len(node.inputs) - len(actuals)
         for index, (formal, actual) in enumerate(zip(formals, actuals, strict=True), first):
-            if actual is not None and not compatible(formal.type, actual.type):
+            is_possible = name in node.possible_bodies
+            if actual is not None and is_possible and not compatible(formal.type, actual.type):
                 self._broken(
                     node, f"operand {index} does not fit the {name}", node_line(node).operands[index],
                     expected=f"{formal.name}: {formal.type}", found=str(actual.type),

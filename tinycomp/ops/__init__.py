@@ -85,8 +85,8 @@ def _body_keywords(node: Node, bodies: Mapping[str, Callable[..., Any]]) -> dict
     """Return what kernels with bodies take besides plain attributes: see :mod:`tinycomp.ops.control_flow`."""
     keywords: dict[str, Any] = {**bodies, "captures": node.captures}
     if node.op in _STACKING:
-        types = [tensor(v.type) for v in node.body.outputs]
-        keywords["output_types"] = [(t.dtype, t.shape) for t in types]
+        for name, values in (("output_types", node.body.outputs), ("input_types", node.body.inputs)):
+            keywords[name] = [(t.dtype, t.shape) for t in map(tensor, (v.type for v in values))]
     return keywords
 
 

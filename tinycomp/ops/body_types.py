@@ -96,26 +96,14 @@ def _check_bodies(node: Node, results: Sequence[Type]) -> None:
 
 def _if(node: Node) -> list[Type]:
     results = []
-    for key, body in node.bodies.items():
+    for key, body in node.possible_bodies.items():
         _expect_counts(node, key, node.captures, len(node.outputs))
         _retype(body, formal_types(node))
         results.append([v.type for v in body.outputs])
-    taken = _taken(node)
-    if taken is not None:
-        return results[taken]
     joined = [functools.reduce(join, types) for types in zip(*results, strict=True)]
     for index, types in enumerate(zip(*results, strict=True)):
         _expect_same_kind(node, index, types)
     return joined
-
-
-def _taken(node: Node) -> int | None:
-    """Return the place of the branch that an If surely takes: a condition may follow from sizes."""
-    condition = node.operand(0)
-    elements = condition.contents if condition.const is None else condition.const.reshape(-1).tolist()
-    if elements is None or len(elements) != 1 or not isinstance(elements[0], int):
-        return None
-    return [*node.bodies].index("then_branch" if elements[0] else "else_branch")
 
 
 def _loop(node: Node) -> list[Type]:

@@ -14,7 +14,18 @@ from tinycomp.errors import TargetError, did_you_mean
 from tinycomp.runtime.native.library import Kernel, codes, ffi, kernel_named, lib
 from tinycomp.runtime.native.program import CONTROL_FLOW, SPACES, Array, Control, Instruction, Operand, Program
 from tinycomp.runtime.spec import array_dtype
-from tinycomp.symbolic import Expression, Formulas, Size, expected_sizes, expecting, product, symbol, typical
+from tinycomp.symbolic import (
+    Expression,
+    Formulas,
+    Size,
+    expected_sizes,
+    expecting,
+    maximum,
+    product,
+    substitute,
+    symbol,
+    typical,
+)
 
 Place = tuple[int, int, int]
 """The place of an operand: space, index, offset."""
@@ -180,6 +191,12 @@ def _control_call(
     ]
     nbytes = [*[8, 1][0 if is_loop else 1 :], *read, *control.results]
     bodies, growths, last = [], [], described
+    before = {
+        dim.name: size
+        for spec, shape in zip(specs, control.shapes, strict=True)
+        for dim, size in zip(spec.shape, shape, strict=True)
+        if isinstance(dim, Expression) and dim.name is not None
+    }
     for program in control.bodies:
         inside = builder.body(program)
         last = body = describe(program, constants, inside, True)
@@ -201,12 +218,19 @@ def _control_call(
             growths.append(Growth(-1))
             continue
         dims = last.program.outputs[1 + index].shape
-        start = control.shapes[index] if index < control.carried else [d if isinstance(d, int) else 0 for d in dims]
+        start = control.shapes[index] if index < control.carried else [_at_first(dim, before) for dim in dims]
         growths.append(Growth(len(dims), [last.extent(d) for d in dims], [described.extent(d) for d in start]))
     return ControlCall(
         CONTROL_FLOW.index(call.kernel), control.carried, len(control.shapes) - control.carried,
         [place_of(o, where) for o in call.operands], [described.extent(n) for n in nbytes], bodies, growths,
     )  # fmt: skip
+
+
+def _at_first(dim: Size, before: Mapping[str, Size]) -> Size:
+    """Return what a size in a body is before the first iteration, given those of the values that the body reads."""
+    if isinstance(dim, Expression) and not dim.symbols <= before.keys():
+        return 0
+    return maximum(substitute(dim, before), 0)
 
 
 def place_of(operand: Operand, where: str) -> Place:

@@ -1,0 +1,124 @@
+"""What sizes decide of bodies: branches that are never taken, and the results of loops without trips."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from onnx.parser import parse_model as parse
+
+import tinycomp
+from tests.frontend.samples import run
+from tinycomp.ir.verify import verify
+
+HEADER = '<ir_version: 8, opset_import: ["" : 17]>\n'
+SQUEEZE = (
+    HEADER
+    + """g (float[a, b, c] x) => (float[] y) <int64 two = {2}, int64 one = {1}, int64[1] axes = {2}> {
+    s = Shape(x)  d = Gather(s, two)  q = Equal(d, one)
+    r = If(q) <
+        then_branch = t () => (float[] tr) { tr = Squeeze(x, axes) },
+        else_branch = e () => (float[] er) { er = Identity(x) }
+    >
+    y = Relu(r)
+}"""
+)
+NESTED_SQUEEZE = SQUEEZE.replace(
+    "tr = Squeeze(x, axes)",
+    """tr = If(q) <
+        then_branch = tt () => (float[] ttr) { ttr = Squeeze(x, axes) },
+        else_branch = te () => (float[] ter) { k = Concat<axis = 0>(s, axes)  ter = Squeeze(x, k) }
+    >""",
+)
+IN_A_LOOP = (
+    HEADER
+    + """g (float[1, 4] x, int64 t) => (float[] y) <int64[1] axes = {0}, int64 zero = {0}, int64 one = {1}> {
+    y = Loop(t, , x) <body = b (int64 i, bool q, float[p, 4] s) => (bool more, float[r, 4] out) {
+        more = Identity(q)
+        h = Shape(s)  rows = Gather(h, zero)  single = Equal(rows, one)
+        k = If(single) <
+            then_branch = t () => (float[] tr) { z = Squeeze(s, axes)  tr = Unsqueeze(z, axes) },
+            else_branch = e () => (float[] er) { er = Neg(s) }
+        >
+        out = Concat<axis = 0>(k, s)
+    }>
+}"""
+)
+
+
+def floats(*shape: int) -> NDArray[np.float32]:
+    return np.random.default_rng(len(shape)).standard_normal(shape, np.float32)
+
+
+@pytest.mark.parametrize("text", [SQUEEZE, NESTED_SQUEEZE])
+@pytest.mark.parametrize("target", ["c", ()])
+@pytest.mark.parametrize("options", [{}, {"optimize": False}, {"verify": True}], ids=str)
+def test_a_branch_that_is_never_taken_is_not_judged(text: str, target: str | tuple[()], options: dict[str, bool]):
+    model = parse(text)
+    for size in (1, 2):
+        feeds = {"x": floats(1, 4, size)}
+        module = tinycomp.compile(model, target, shapes={"x": (1, 4, size)}, **options)
+        np.testing.assert_array_equal(module.run(feeds)["y"], run(model, feeds)[0])
+        if "optimize" not in options:
+            assert not [node for _, node in module.graph.walk() if node.op == "If"]
+
+
+def test_a_branch_that_is_never_taken_is_kept_as_it_is():
+    graph = tinycomp.from_onnx(parse(SQUEEZE), shapes={"x": (1, 4, 2)})
+    verify(graph)
+    (node,) = [node for node in graph.nodes if node.op == "If"]
+    assert node.possible_bodies.keys() == {"else_branch"}
+    assert str(node.output.type) == "float32[1, 4, 2]"
+    x = floats(1, 4, 2)
+    np.testing.assert_array_equal(tinycomp.compile(tinycomp.to_onnx(graph))(x), np.maximum(x, 0))
+
+
+@pytest.mark.parametrize("target", ["c", ()])
+def test_a_branch_that_the_first_trip_alone_leaves_out_is_typed(target: str | tuple[()]):
+    model = parse(IN_A_LOOP)
+    module = tinycomp.compile(model, target)
+    for trips in (0, 1, 3):
+        feeds = {"x": floats(1, 4), "t": np.array(trips)}
+        np.testing.assert_array_equal(module.run(feeds)["y"], run(model, feeds)[0])
+
+
+ROWS = (
+    HEADER
+    + """g (float[n] x, float[3, m] w, int64 t) => (float[n] f, float[k, n] c, float[j, d, e] v) <int64[1] a = {0}> {
+    f, ys, v = Loop(t, , x) <
+        body = b (int64 i, bool q, float[n] s) => (bool q2, float[n] s2, float[n] s, float[d, e] o) {
+        q2 = Identity(q)  s2 = Neg(s)  o = Concat<axis = 1>(w, w)
+    }>
+    u = Unsqueeze(x, a)  c = Concat<axis = 0>(ys, u)
+}"""
+)
+SCANNED = (
+    HEADER
+    + """g (float[n] x, float[r, n] rows) => (float[n] f, float[n, r, 2] c) <int64[1] a = {1}> {
+    f, ys = Scan <num_scan_inputs = 1, scan_output_axes = [1],
+        body = b (float[n] s, float[n] row) => (float[n] s2, float[n, 2] o) {
+        s2 = Add(s, row)  u = Unsqueeze(s, a)  o = Concat<axis = 1>(u, u)
+    }>(x, rows)
+    c = Identity(ys)
+}"""
+)
+
+
+@pytest.mark.parametrize("target", ["c", ()])
+def test_a_loop_without_trips_gives_rows_of_the_size_that_follows(target: str | tuple[()], tmp_path):
+    module = tinycomp.compile(parse(ROWS), target)
+    module.save(tmp_path / "m.tcm")
+    for each in (module, tinycomp.load(tmp_path / "m.tcm")):
+        for trips in (0, 2, 0):
+            x = floats(2)
+            found = each.run({"x": x, "w": floats(3, 5), "t": np.array(trips)})
+            assert [found[name].shape for name in "fcv"] == [(2,), (trips + 1, 2), (trips, 3, 10)]
+            np.testing.assert_array_equal(found["c"][-1], x)
+
+
+@pytest.mark.parametrize("target", ["c", ()])
+def test_a_scan_of_nothing_gives_rows_of_the_size_that_follows(target: str | tuple[()]):
+    module = tinycomp.compile(parse(SCANNED), target)
+    for length in (0, 2):
+        found = module.run({"x": floats(3), "rows": floats(length, 3)})
+        assert [found[name].shape for name in "fc"] == [(3,), (3, length, 2)]
