@@ -116,9 +116,8 @@ def test_what_bounds_cannot_be(dim, text):
         tinycomp.compile(model(), shapes={"a": ("n", dim)})
 
 
-def test_bounds_of_a_number():
-    with pytest.raises(ModelError, match=r"\(1, 5\) for the size 4"):
-        tinycomp.compile(model(("n", 4)), shapes={"a": ("n", (1, 5))})
+def test_bounds_open_a_number():
+    assert tinycomp.compile(model(("n", 4)), shapes={"a": ("n", (1, 5))}).bounds["a.1"] == (1, 5)
 
 
 def test_bounds_that_leave_nothing():

@@ -83,7 +83,7 @@ def test_strict_lists_what_would_fall_back():
 
 
 def test_strict_lets_the_containers_of_the_caller_be():
-    lists = helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, [4]))
+    lists = helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, None))
     graph = helper.make_graph(
         [
             helper.make_node("OptionalGetElement", ["given"], ["a"]),

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import onnx
 
 from tinycomp.driver.lowering import constants_of
 from tinycomp.errors import ModelError, TinycompWarning
-from tinycomp.frontend import ModelSource, Shapes, bounds_of, checked_shapes, fixed_symbols
+from tinycomp.frontend import ModelSource, Shapes, bounds_of, checked_shapes, fixed_symbols, with_symbols
 from tinycomp.frontend.naming import name_outputs_apart
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.text.literals import AbsentArray
-from tinycomp.ir.types import Dim, TensorType, substitute
+from tinycomp.ir.types import substitute
 from tinycomp.memory.constants import check_files, is_evictable
 from tinycomp.ops.body_types import retype
 from tinycomp.ops.typing import use_records
@@ -55,7 +53,7 @@ def graph_of(source: ModelSource | Graph, shapes: Shapes | None) -> Graph:
             _give_shapes(graph, shapes)
     else:
         graph = source.graph(shapes)
-    named = [_with_symbols(v.name, v.type) for v in graph.inputs]
+    named = [with_symbols(v.name, v.type) for v in graph.inputs]
     if named != [v.type for v in graph.inputs]:
         retype(graph, named)
     if shapes:
@@ -96,13 +94,6 @@ def _give_shapes(graph: Graph, shapes: Shapes) -> None:
     given = checked_shapes(declared, shapes, f'graph "{graph.name}"')
     sizes = fixed_symbols(declared, given)
     retype(graph, [given.get(name) or substitute(type_, sizes) for name, type_ in declared.items()])
-
-
-def _with_symbols(name: str, type_: Any) -> Any:
-    if not isinstance(type_, TensorType) or type_.shape is None:
-        return type_
-    dims: tuple[Dim, ...] = tuple(f"{name}.{i}" if d is None else d for i, d in enumerate(type_.shape))
-    return dataclasses.replace(type_, shape=dims)
 
 
 def copied(graph: Graph) -> Graph:

@@ -13,7 +13,6 @@ what all graphs of one import share.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -22,7 +21,8 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from tinycomp.errors import ModelError, TinycompWarning, TypeInferenceError, UnsupportedError, did_you_mean
+from tinycomp.errors import ModelError, UnsupportedError, did_you_mean
+from tinycomp.frontend.declarations import Declarations, check_default, declared_types
 from tinycomp.frontend.extension import extension, is_extension
 from tinycomp.frontend.external_data import ExternalData
 from tinycomp.frontend.functions import FunctionTable, LocalFunction, resolve
@@ -38,10 +38,9 @@ from tinycomp.frontend.naming import (
     sorted_nodes,
     too_deep,
 )
-from tinycomp.frontend.shapes import Shapes, checked_shapes, fixed_symbols
+from tinycomp.frontend.shapes import Shapes, checked_shapes, fixed_symbols, with_symbols
 from tinycomp.frontend.signature import find_signature
 from tinycomp.ir.graph import COMPOSITE, REGION, Attr, Graph, InferTypes, Node, Value
-from tinycomp.ir.infer import check_declared
 from tinycomp.ir.proto import (
     ReadExternal,
     attribute_from_proto,
@@ -50,7 +49,7 @@ from tinycomp.ir.proto import (
     tensor_from_proto,
     type_from_proto,
 )
-from tinycomp.ir.types import UNKNOWN, TensorType, Type, compatible, present, substitute, type_of
+from tinycomp.ir.types import UNKNOWN, TensorType, Type, substitute, type_of, without_shape
 from tinycomp.memory.mapped import mapping_of
 from tinycomp.ops.body_types import formal_types
 from tinycomp.ops.typing import infer_node_types, record_of
@@ -128,9 +127,11 @@ class ModelSource:
             functions=FunctionTable(proto.functions, proto.ir_version),
             read_external=None if self.external is None else self.external.read,
             sizes=fixed_symbols(declared, overrides),
-            reshaped=bool(overrides),
+            declarations=Declarations.beside(declared, overrides),
         )
-        return _import_main(loaded, context, overrides)
+        graph = _import_main(loaded, context, overrides)
+        context.declarations.warn()
+        return graph
 
 
 def _import_main(loaded: LoadedModel, context: Context, overrides: Mapping[str, TensorType]) -> Graph:
@@ -141,7 +142,7 @@ def _import_main(loaded: LoadedModel, context: Context, overrides: Mapping[str, 
     context.functions.check_expansion(proto.node, loaded.where)
     graph = Graph(proto.name or "main", infer=infer_node_types, opsets=context.opsets)
     graph.metadata = {entry.key: entry.value for entry in loaded.proto.metadata_props}
-    scope = Scope(graph, defined_names(proto, loaded.where), declared_types(proto, context))
+    scope = Scope(graph, defined_names(proto, loaded.where), declared_types(proto, context.sizes))
     _import_inputs(scope, proto, context, overrides, loaded.where)
     import_contents(scope, proto, context, loaded.where, loaded.weights)
     name_outputs_apart(graph)
@@ -163,7 +164,7 @@ def _import_inputs(
         type_ = overrides.get(entry.name) or substitute(type_from_proto(entry.type), context.sizes)
         if type_ == UNKNOWN:
             raise ModelError("the input has no type", where=f'input "{entry.name}"', expected="a type in graph.input")
-        scope.define(entry.name, scope.graph.add_input(entry.name, type_))
+        scope.define(entry.name, scope.graph.add_input(entry.name, with_symbols(entry.name, type_)))
 
 
 def import_contents(
@@ -198,7 +199,7 @@ class Context:
         environment: Attributes of the function call, None outside functions.
         prefix: Label of the function call, put before the names of nodes.
         depth: How many bodies and calls enclose this graph.
-        reshaped: Whether the caller has replaced shapes of inputs, so that declared shapes may be out of date.
+        declarations: How far the types that the model declares are believed.
         is_taken: Whether a run may come here: what is never run is read, but neither typed nor checked.
         labels: The labels given to nodes so far, with how many nodes asked for each.
     """
@@ -211,7 +212,7 @@ class Context:
     environment: Mapping[str, onnx.AttributeProto] | None = None
     prefix: str = ""
     depth: int = 0
-    reshaped: bool = False
+    declarations: Declarations = field(default_factory=Declarations)
     is_taken: bool = True
     labels: dict[str, int] = field(default_factory=dict)
 
@@ -355,7 +356,7 @@ def insert(
 
     Raises:
         TypeInferenceError: If the operands do not fit the operator.
-        ModelError: If a declared type contradicts the inferred one.
+        ModelError: If a declared kind or dtype contradicts the inferred one.
     """
     added = scope.graph.add(
         draft.op,
@@ -373,47 +374,13 @@ def insert(
         if value.name:
             declared = scope.declared.get(value.name)
             if declared is not None and declared != value.type:
-                _check_kind(value, declared)
-                if not context.reshaped:
-                    _check_shape(value, declared)
-                check_declared(value, declared)
+                context.declarations.compare(value, declared)
             scope.define(value.name, value)
     return added
 
 
 def _untyped(node: Node) -> list[Type]:
     return [UNKNOWN] * len(node.outputs)
-
-
-def _check_kind(value: Value, declared: Type) -> None:
-    if UNKNOWN not in (declared, value.type) and type(present(declared)) is not type(present(value.type)):
-        raise TypeInferenceError(
-            "the declared type contradicts the inferred one",
-            where=f'value "{value.name}"',
-            expected=str(value.type),
-            found=str(declared),
-        )
-
-
-def _check_shape(value: Value, declared: Type) -> None:
-    """Warn of a declared shape that cannot be right: exporters leave such behind, and inference knows better."""
-    if not isinstance(declared, TensorType) or not isinstance(value.type, TensorType):
-        return
-    stated, inferred = declared.shape, value.type.shape
-    if stated is None or inferred is None:
-        return
-    pairs = zip(stated, inferred, strict=False)
-    if len(stated) != len(inferred) or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs):
-        message = f'value "{value.name}": declared as {declared}, but it is {value.type}; the declaration is ignored'
-        warnings.warn(message, TinycompWarning, stacklevel=2)
-
-
-def declared_types(proto: onnx.GraphProto, context: Context) -> dict[str, Type]:
-    """Return the types that a graph states for inner values and results, with fixed symbols filled in."""
-    types = {entry.name: type_from_proto(entry.type) for entry in (*proto.value_info[:], *proto.output[:])}
-    if context.sizes:
-        types = {name: substitute(type_, context.sizes) for name, type_ in types.items()}
-    return {name: type_ for name, type_ in types.items() if type_ is not UNKNOWN}
 
 
 def _import_constants(
@@ -553,13 +520,13 @@ def _open_body(proto: onnx.GraphProto, key: str, formals: Sequence[Type], contex
         )
     check_text(proto.name, where)
     graph = Graph(proto.name or key, infer=context.infer, opsets=context.opsets)
-    scope = Scope(graph, defined_names(proto, where), declared_types(proto, context))
+    scope = Scope(graph, defined_names(proto, where), declared_types(proto, context.sizes))
     for entry, wanted in zip(proto.input, formals, strict=True):
         declared = type_from_proto(entry.type)
         if not entry.name:
             raise ModelError("an input of the body has no name", where=where)
         _check_formal(entry.name, declared, wanted, where)
-        scope.define(entry.name, graph.add_input(entry.name, declared if wanted == UNKNOWN else wanted))
+        scope.define(entry.name, graph.add_input(entry.name, without_shape(declared) if wanted == UNKNOWN else wanted))
     return scope
 
 
@@ -636,18 +603,3 @@ def function_body(function: LocalFunction, operands: Sequence[Value | None], con
     _set_outputs(scope, list(proto.output), function.label)
     graph.infer = infer_node_types
     return graph
-
-
-def check_default(name: str, type_: Type, given: Type) -> None:
-    """Refuse an initializer that does not fit the input of the same name.
-
-    Raises:
-        ModelError: If dtype or shape contradict each other.
-    """
-    if not compatible(type_, given):
-        raise ModelError(
-            "the initializer does not fit the input of the same name",
-            where=f'input "{name}"',
-            expected=str(type_),
-            found=str(given),
-        )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 from tinycomp.errors import ModelError, did_you_mean
 from tinycomp.ir.graph import Graph
+from tinycomp.ir.proto import dimension_name
 from tinycomp.ir.types import Dim, TensorType, Type
 from tinycomp.symbolic import Range
 
@@ -71,20 +73,22 @@ def _checked_shape(name: str, type_: TensorType, shape: Sequence[Given]) -> tupl
 
 
 def _unbounded(name: str, dim: Given, declared: Dim) -> Dim:
-    """Return a dimension without its bounds; one without a name keeps the declared one.
+    """Return a dimension without its bounds; one without a name keeps the declared one, and opens a declared number.
 
     Raises:
         ModelError: If these are no bounds.
     """
+    if isinstance(dim, str):
+        return dimension_name(dim)
     if not isinstance(dim, tuple):
         return dim
-    symbol, least, most = dim if len(dim) == 3 else (declared, *dim) if len(dim) == 2 else (0, 0, 0)
+    before = None if isinstance(declared, int) else declared
+    symbol, least, most = dim if len(dim) == 3 else (before, *dim) if len(dim) == 2 else (0, 0, 0)
     sound = all(type(bound) is int for bound in (least, most)) and 0 <= least <= most
     if not sound or not (symbol is None or isinstance(symbol, str)):
         raise ModelError(
             "not the bounds of a dimension", where=f'input "{name}"',
-            expected="(least, most) or (symbol, least, most), of at least 0, for a dimension that is not a number",
-            found=repr(dim) if symbol is None or isinstance(symbol, str) else f"{dim!r} for the size {declared}",
+            expected="(least, most) or (symbol, least, most), of at least 0", found=repr(dim),
         )  # fmt: skip
     return symbol
 
@@ -141,3 +145,11 @@ def fixed_symbols(declared: Mapping[str, Type], given: Mapping[str, TensorType])
                     found=str(size),
                 )
     return sizes
+
+
+def with_symbols(name: str, type_: Type) -> Type:
+    """Return the type of an input with a symbol, such as ``x.0``, for every dimension that has no name."""
+    if not isinstance(type_, TensorType) or type_.shape is None:
+        return type_
+    dims: tuple[Dim, ...] = tuple(f"{name}.{i}" if d is None else d for i, d in enumerate(type_.shape))
+    return dataclasses.replace(type_, shape=dims)

@@ -13,10 +13,10 @@ import numpy as np
 import onnx
 from onnx import checker, defs, shape_inference
 
-from tinycomp.errors import ModelError, TinycompError, TypeInferenceError
+from tinycomp.errors import TinycompError, TypeInferenceError
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.proto import attribute_to_proto, schema, tensor_to_proto, type_from_proto, type_to_proto
-from tinycomp.ir.types import UNKNOWN, OptionalType, SequenceType, TensorType, Type, join, refine
+from tinycomp.ir.types import UNKNOWN, OptionalType, SequenceType, TensorType, Type, join
 
 _T = TypeVar("_T")
 _A = TypeVar("_A")
@@ -194,25 +194,3 @@ def _failure(node: Node, error: Exception) -> TypeInferenceError:
         found=f"operands ({operands})",
         hint="Check the shapes and attributes, for instance with onnx.checker.check_model(model, full_check=True).",
     )
-
-
-def check_declared(value: Value, declared: Type) -> None:
-    """Refine an inferred type by what the model declares.
-
-    Raises:
-        ModelError: If the two contradict each other in dtype.
-    """
-    inside, found = declared, value.type
-    while isinstance(inside, (SequenceType, OptionalType)) and type(inside) is type(found):
-        inside, found = inside.element, found.element
-    if isinstance(inside, TensorType) and isinstance(found, TensorType):
-        known = {inside.dtype, found.dtype} - {"?"}
-        if len(known) > 1:
-            raise ModelError(
-                "the declared type contradicts the inferred one",
-                where=f'value "{value.name}"',
-                expected=str(value.type),
-                found=str(declared),
-                hint="Remove the wrong entry from value_info, or export the model again.",
-            )
-    value.type = refine(declared, value.type)

@@ -313,13 +313,31 @@ def type_from_proto(proto: onnx.TypeProto) -> Type:
     raise UnsupportedError(f"values of kind {kind} are not supported", expected="tensor, sequence, optional or map")
 
 
+PLACEHOLDERS = frozenset({
+    "", "?", "*", "none", "null", "nan", "unk", "unknown", "undefined", "unspecified", "dynamic", "any",
+})  # fmt: skip
+"""What exporters write, in small letters, in place of a name for a dimension of which they know nothing."""
+
+
+def dimension_name(text: str) -> str | None:
+    """Return the name of a dimension, or None for a placeholder or number, which says that the size is unknown.
+
+    Dimensions of one name have one size. Those with a placeholder are unknown each on its own.
+
+    >>> [dimension_name(text) for text in ("batch", "unk__12", "?", "None", "-1")]
+    ['batch', 'unk__12', None, None, None]
+    """
+    plain = text.strip().lower()
+    return None if plain in PLACEHOLDERS or plain.removeprefix("-").isdecimal() else text
+
+
 def _dim(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
     kind = dim.WhichOneof("value")
     if kind == "dim_value":
         return int(dim.dim_value) if dim.dim_value >= 0 else None
     if kind == "dim_param" and not isinstance(dim.dim_param, str):
         raise ModelError("the name of a dimension is not UTF-8", expected="UTF-8 text", found=repr(dim.dim_param)[:80])
-    return (dim.dim_param or None) if kind == "dim_param" else None
+    return dimension_name(dim.dim_param) if kind == "dim_param" else None
 
 
 def type_to_proto(type_: Type) -> onnx.TypeProto:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import ml_dtypes
@@ -188,15 +188,22 @@ def tensor_type(dtype: str, shape: tuple[Dim, ...] | None) -> TensorType:
     return TensorType(dtype, shape)
 
 
+def map_tensors(type_: Type, change: Callable[[TensorType], Type]) -> Type:
+    """Return a type with another one for the tensors that it is of, if they are alone, in a sequence, or optional."""
+    if isinstance(type_, TensorType):
+        return change(type_)
+    if isinstance(type_, MapType):
+        return MapType(type_.key, map_tensors(type_.value, change))
+    return type(type_)(map_tensors(type_.element, change))
+
+
 def substitute(type_: Type, sizes: Mapping[str, int]) -> Type:
     """Return ``type_`` with every symbol of ``sizes`` replaced by its size."""
-    if isinstance(type_, TensorType):
-        if type_.shape is None:
-            return type_
-        return replace(type_, shape=tuple(_substituted(d, sizes) for d in type_.shape))
-    if isinstance(type_, MapType):
-        return MapType(type_.key, substitute(type_.value, sizes))
-    return type(type_)(substitute(type_.element, sizes))
+
+    def change(own: TensorType) -> TensorType:
+        return own if own.shape is None else replace(own, shape=tuple(_substituted(d, sizes) for d in own.shape))
+
+    return map_tensors(type_, change)
 
 
 def _substituted(dim: Dim, sizes: Mapping[str, int]) -> Dim:
@@ -205,34 +212,45 @@ def _substituted(dim: Dim, sizes: Mapping[str, int]) -> Dim:
     return symbolic.dimension(symbolic.substitute(symbolic.size(dim), sizes))
 
 
-def refine(declared: Type, inferred: Type) -> Type:
-    """Return the most precise type that both agree with; where they contradict, ``inferred`` wins.
+def inform(inferred: Type, declared: Type) -> Type:
+    """Return an inferred type, with what is declared where nothing is known.
+
+    >>> known, said = TensorType("float32", ("n", None)), TensorType("float32", (1, 8))
+    >>> str(inform(known, said)), str(inform(known, TensorType("float32", (8,))))
+    ('float32[n, 8]', 'float32[n, ?]')
+    """
+    return _merged(inferred, declared, lambda known, said: said if known is None else known)
+
+
+def refine(before: Type, after: Type) -> Type:
+    """Return what two inferences say together of one value, the later one where they contradict each other.
 
     >>> str(refine(TensorType("float32", ("N", None)), TensorType("float32", (None, 8))))
     'float32[N, 8]'
     """
-    if isinstance(declared, SequenceType) and isinstance(inferred, SequenceType):
-        return SequenceType(refine(declared.element, inferred.element))
-    if isinstance(declared, OptionalType) and isinstance(inferred, OptionalType):
-        return OptionalType(refine(declared.element, inferred.element))
-    if not isinstance(declared, TensorType) or not isinstance(inferred, TensorType):
-        return declared if inferred == UNKNOWN else inferred
-    dtype = declared.dtype if inferred.dtype == UNKNOWN_DTYPE else inferred.dtype
-    layout = inferred.layout or declared.layout
-    if inferred.shape is None:
-        return TensorType(dtype, declared.shape, layout)
-    if declared.shape is None or len(declared.shape) != len(inferred.shape):
-        return TensorType(dtype, inferred.shape, layout, inferred.contents)
-    shape = tuple(_better_dim(d, i) for d, i in zip(declared.shape, inferred.shape, strict=True))
-    return TensorType(dtype, shape, layout, inferred.contents)
+    return _merged(after, before, _better_dim)
 
 
-def _better_dim(declared: Dim, inferred: Dim) -> Dim:
-    if isinstance(inferred, int) or declared is None:
-        return inferred
-    if isinstance(declared, int) or inferred is None:
-        return declared
-    return inferred
+def _merged(first: Type, second: Type, better: Callable[[Dim, Dim], Dim]) -> Type:
+    """Return the first type with what the second adds to it; ``better`` chooses between dimensions."""
+    if type(first) is type(second) and isinstance(first, (SequenceType, OptionalType)):
+        return type(first)(_merged(first.element, second.element, better))  # type: ignore[union-attr]  # of one class
+    if not isinstance(first, TensorType) or not isinstance(second, TensorType):
+        return second if first == UNKNOWN else first
+    dtype = second.dtype if first.dtype == UNKNOWN_DTYPE else first.dtype
+    layout = first.layout or second.layout
+    if first.shape is None:
+        return TensorType(dtype, second.shape, layout)
+    if second.shape is None or len(second.shape) != len(first.shape):
+        return TensorType(dtype, first.shape, layout, first.contents)
+    shape = tuple(map(better, first.shape, second.shape))
+    return TensorType(dtype, shape, layout, first.contents)
+
+
+def _better_dim(after: Dim, before: Dim) -> Dim:
+    if after is None or (isinstance(before, int) and not isinstance(after, int)):
+        return before
+    return after
 
 
 def join(a: Type, b: Type) -> Type:
@@ -270,6 +288,11 @@ def same(a: Type, b: Type) -> bool:
 def without_contents(type_: Type) -> Type:
     """Return the type with nothing known about the elements."""
     return TensorType(type_.dtype, type_.shape, type_.layout) if isinstance(type_, TensorType) else type_
+
+
+def without_shape(type_: Type) -> Type:
+    """Return the type with nothing known but the element type, where it is a tensor."""
+    return TensorType(type_.dtype, None) if isinstance(type_, TensorType) else type_
 
 
 def present(type_: Type) -> Type:

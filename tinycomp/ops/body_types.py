@@ -29,6 +29,7 @@ from tinycomp.ir.types import (
     present,
     same,
     without_contents,
+    without_shape,
 )
 from tinycomp.ops import OPS
 from tinycomp.symbolic import UndecidedError
@@ -185,7 +186,7 @@ def _settled(node: Node, first_formal: int, first_output: int, count: int, keeps
     types = formal_types(node)
     carried = slice(first_formal, first_formal + count)
     if not keeps_shapes:
-        types[carried] = map(_without_shape, types[carried])
+        types[carried] = map(without_shape, types[carried])
     for attempt in range(2 * _ROUNDS):
         _retype(body, types, widen=_widening.get() or attempt > 0)
         returned = [v.type for v in body.outputs[first_output : first_output + count]]
@@ -196,7 +197,7 @@ def _settled(node: Node, first_formal: int, first_output: int, count: int, keeps
         if all(map(same, joined, before)):
             break
         if attempt >= _ROUNDS:
-            joined = [a if a == b else _without_shape(b) for a, b in zip(before, joined, strict=True)]
+            joined = [a if a == b else without_shape(b) for a, b in zip(before, joined, strict=True)]
         types[carried] = joined
     names = _name_changing(node, types, carried, first_output)
     results = [
@@ -318,11 +319,7 @@ def _retype(body: Graph, types: Sequence[Type], widen: bool | None = None, alway
 
 def _known_dtype(value: Value, inferred: Type) -> Type:
     """Keep a declared kind and dtype where inference knows nothing at all (custom operators)."""
-    return _without_shape(value.type) if inferred == UNKNOWN else inferred
-
-
-def _without_shape(type_: Type) -> Type:
-    return TensorType(type_.dtype, None) if isinstance(type_, TensorType) else type_
+    return without_shape(value.type) if inferred == UNKNOWN else inferred
 
 
 def _stacked(type_: Type, axis: int, size: Dim) -> Type:

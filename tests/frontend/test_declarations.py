@@ -1,0 +1,158 @@
+"""What a model declares of its values does not outweigh what is true."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+
+import tinycomp
+from tinycomp.errors import TinycompWarning
+from tinycomp.frontend import import_model
+
+HEAD = '<ir_version: 10, opset_import: ["": 21]>'
+X = np.arange(20, dtype=np.float32).reshape(5, 4) - 7
+
+# Declared numbers over open sizes, each true for one row only.
+STALE = {
+    "output": "g (float[n,4] x) => (float[1,4] y) { y = Relu(x) }",
+    "inner": "g (float[n,4] x) => (float[k,4] y) <float[1,4] t> { t = Relu(x) y = Neg(t) }",
+    "two outputs": "g (float[n,4] x) => (float[1,2] y, float[1,2] z) { y, z = Split<axis=1, num_outputs=2>(x) }",
+    "rank": "g (float[n,4] x) => (float[4] y) { y = Relu(x) }",
+    "expression": "g (float[n,4] x) => (float[2,4] y) { y = Concat<axis=0>(x, x) }",
+    "If": """g (float[n,4] x) => (float[1,4] y) <float zero = {0.0}> { s = ReduceSum<keepdims=0>(x) b = Greater(s, zero)
+        y = If(b) <then_branch = t () => (float[1,4] u) { u = Relu(x) },
+            else_branch = e () => (float[1,4] v) { v = Neg(x) }> }""",
+    "Loop": """g (float[n,4] x) => (float[1,4] y, float[3,1,4] z) <int64 t = {3}> { y, z = Loop(t, , x) <body = b
+        (int64 i, bool q, float[1,4] s) => (bool r, float[1,4] u, float[1,4] v)
+        { r = Identity(q) u = Neg(s) v = Exp(s) }> }""",
+    "Scan": """g (float[3,n,4] x, float[n,4] a) => (float[1,4] y, float[3,1,4] z)
+        { y, z = Scan<num_scan_inputs=1, body = b
+        (float[1,4] s, float[1,4] e) => (float[1,4] u, float[1,4] v) { u = Add(s, e) v = Neg(u) }>(a, x) }""",
+    "sequence": """g (float[n,4] x) => (float[1,4] y) <seq(float[1,4]) q, int64 i = {1}>
+        { r = Neg(x) q = SequenceConstruct(x, r) y = SequenceAt(q, i) }""",
+    "optional": """g (float[n,4] x) => (float[1,4] y) <optional(float[1,4]) o>
+        { o = Optional(x) y = OptionalGetElement(o) }""",
+    "input": "g (float[n,4] x) => (float[1,4] x, float[1,4] y) { y = Relu(x) }",
+    "symbol of another input": "g (float[n,4] x, float[m,4] a) => (float[m,4] y) { y = Relu(x) z = Neg(a) }",
+}
+FUNCTION = """g (float[n,4] x) => (float[1,4] y) { y = own.twice(x) }
+    <domain: "own", opset_import: ["": 21]> twice (a) => (b) { c = Add(a, a) b = Relu(c) }"""
+
+
+def model(text: str) -> onnx.ModelProto:
+    return onnx.parser.parse_model(f"{HEAD} {text}")
+
+
+def silent(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model that declares no shape of an inner value or output."""
+    bare = onnx.ModelProto()
+    bare.CopyFrom(proto)
+    graphs = [bare.graph]
+    for graph in graphs:
+        graph.ClearField("value_info")
+        for value in graph.output if graph is bare.graph else (*graph.output, *graph.input):
+            value.type.tensor_type.ClearField("shape")
+        graphs.extend(a.g for node in graph.node for a in node.attribute if a.HasField("g"))
+    return bare
+
+
+def feeds_of(proto: onnx.ModelProto) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(7)
+    feeds = {}
+    for value in proto.graph.input:
+        dims = value.type.tensor_type.shape.dim
+        shape = [{"n": 5, "m": 6}.get(dim.dim_param, dim.dim_value) for dim in dims]
+        feeds[value.name] = rng.standard_normal(shape).astype(np.float32)
+    return feeds
+
+
+def same(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> None:
+    assert [array.shape for array in found.values()] == [array.shape for array in wanted.values()]
+    for name, array in wanted.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-6)
+
+
+@pytest.mark.parametrize("target", ["c", "host", "npu_sim"])
+@pytest.mark.parametrize("name", [*STALE, "function"])
+@pytest.mark.filterwarnings("ignore:.*the declaration is ignored")
+def test_a_declared_number_does_not_outweigh_an_open_size(name: str, target: str) -> None:
+    proto = (
+        onnx.parser.parse_model(HEAD.replace("]>", ', "own": 1]>') + FUNCTION)
+        if name == "function"
+        else model(STALE[name])
+    )
+    feeds = feeds_of(proto)
+    wanted = tinycomp.compile(silent(proto), "host").run(feeds)
+    for options in ({}, {"verify": True}, {"optimize": False}):
+        module = tinycomp.compile(proto, target, **options)
+        same(module.run(feeds), wanted)
+    same(tinycomp.load(module.to_bytes()).run(feeds), wanted)
+
+
+@pytest.mark.parametrize("rows", ["batch", None, 5, (1, 8), ("batch", 1, 8)])
+@pytest.mark.parametrize("target", ["c", "host", "npu_sim"])
+def test_given_shapes_open_what_the_model_declares_as_a_number(target: str, rows: object) -> None:
+    proto = model("g (float[1,4] x) => (float[1,4] y) <float[1,4] t> { t = Relu(x) y = Neg(t) }")
+    for verify in (False, True):
+        module = tinycomp.compile(proto, target, shapes={"x": (rows, 4)}, verify=verify)
+        same(module.run({"x": X}), {"y": -np.maximum(X, 0)})
+    same(tinycomp.load(module.to_bytes()).run({"x": X}), {"y": -np.maximum(X, 0)})
+
+
+def test_an_image_network_of_one_image_runs_many() -> None:
+    text = """g (float[1,3,8,8] x, float[4,3,3,3] k) => (float[1,8] y)
+        <float[1,4,8,8] c, float[1,4,1,1] p, float[1,4] f, int64[2] s = {1, -1}, int64[2] o = {0, -1}>
+        { c = Conv<pads=[1,1,1,1]>(x, k) p = GlobalAveragePool(c) f = Reshape(p, TO) y = Concat<axis=1>(f, f) }"""
+    one, many = model(text.replace("TO", "s")), model(text.replace("TO", "o"))
+    rng = np.random.default_rng(3)
+    x, k = (rng.standard_normal(shape).astype(np.float32) for shape in ((5, 3, 8, 8), (4, 3, 3, 3)))
+    module = tinycomp.compile(many, shapes={"x": ("batch", 3, 8, 8)})
+    wanted = np.concatenate([tinycomp.compile(one)(x[i : i + 1], k) for i in range(5)])
+    np.testing.assert_allclose(module(x, k), wanted, rtol=1e-5)
+    reshaped = tinycomp.compile(one, shapes={"x": ("batch", 3, 8, 8)})
+    assert reshaped(x, k).shape == (1, 40)  # what the Reshape to [1, -1] says of 5 images
+
+
+def messages(found: Sequence[warnings.WarningMessage]) -> list[str]:
+    return [str(each.message) for each in found if issubclass(each.category, TinycompWarning)]
+
+
+def test_one_warning_names_the_value_and_counts_the_others() -> None:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        import_model(model(STALE["two outputs"]))
+    assert messages(found) == [
+        'value "y": declared as float32[1, 2], but it is float32[n, 2]; the declaration is ignored, '
+        "as is that of 1 more"
+    ]
+
+
+def test_names_contradict_nothing() -> None:
+    graph = import_model(
+        model("g (float[n,4] x, float[m,4] a) => (float[m,4] y, float[k,4] z) { y = Relu(x) z = Neg(a) }")
+    )
+    assert [str(value.type) for value in graph.outputs] == ["float32[n, 4]", "float32[m, 4]"]
+
+
+@pytest.mark.parametrize("name", ["?", "-1", "None", "none", "", "unknown", "3", " ? ", "NULL"])
+def test_placeholders_are_unknown_each_on_its_own(name: str) -> None:
+    info = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("GlobalAveragePool", ["x"], ["y"])], "g",
+        [info("x", 1, [-1, 3, name, name])], [info("y", 1, [name, 3, name, name])],
+    )  # fmt: skip
+    module = tinycomp.compile(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)]))
+    assert module(np.ones((2, 3, 4, 5), np.float32)).shape == (2, 3, 1, 1)
+
+
+def test_names_that_only_look_like_placeholders_are_names() -> None:
+    text = 'g (float["unk__12"] x, float["unk__12"] a) => (float[k] y) { y = Add(x, a) }'
+    text = text.replace('"', "")
+    module = tinycomp.compile(model(text))
+    with pytest.raises(tinycomp.TinycompError, match='the sizes of "unk__12" differ'):
+        module(np.ones(2, np.float32), np.ones(3, np.float32))

@@ -1,0 +1,151 @@
+"""What a model declares of its values, and how far it is believed.
+
+What follows from the operands of a node outweighs every declaration: exporters leave behind what was true of one batch,
+of a version of the model before, or of another name. A declaration counts where inference knows nothing.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import onnx
+
+from tinycomp.errors import ModelError, TinycompWarning, TypeInferenceError
+from tinycomp.ir.graph import Value
+from tinycomp.ir.proto import type_from_proto
+from tinycomp.ir.types import (
+    UNKNOWN,
+    Dim,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    Type,
+    compatible,
+    inform,
+    map_tensors,
+    present,
+    substitute,
+)
+
+
+@dataclass
+class Declarations:
+    """How far declared types of inner values and results are believed, and what was found wrong with them.
+
+    Attributes:
+        stale: Whether the caller has given inputs shapes that the model contradicts, so that other declared sizes are
+            out of date as well.
+        ignored: What to say of each declared shape that cannot be right.
+    """
+
+    stale: bool = False
+    ignored: list[str] = field(default_factory=list)
+
+    @classmethod
+    def beside(cls, declared: Mapping[str, Type], given: Mapping[str, TensorType]) -> Declarations:
+        """Return how declarations are believed beside shapes that the caller gives for inputs."""
+        return cls(any(not _specialises(type_, declared[name]) for name, type_ in given.items()))
+
+    def compare(self, value: Value, declared: Type) -> None:
+        """Let a declaration inform the type of a value, where nothing else is known of it.
+
+        Raises:
+            TypeInferenceError: If the declared kind contradicts the inferred one.
+            ModelError: If the declared dtype does.
+        """
+        _check_kind(value, declared)
+        _check_dtype(value, declared)
+        if self.stale:
+            declared = map_tensors(declared, _without_sizes)
+        elif _contradict(declared, value.type):
+            self.ignored.append(f'value "{value.name}": declared as {declared}, but it is {value.type}')
+        value.type = inform(value.type, declared)
+
+    def warn(self) -> None:
+        """Warn once of the declarations that were wrong."""
+        if self.ignored:
+            others = len(self.ignored) - 1
+            more = f", as {'is that' if others == 1 else 'are those'} of {others} more" if others else ""
+            warnings.warn(f"{self.ignored[0]}; the declaration is ignored{more}", TinycompWarning, stacklevel=2)
+
+
+def declared_types(proto: onnx.GraphProto, sizes: Mapping[str, int]) -> dict[str, Type]:
+    """Return the types that a graph states for inner values and results, with fixed symbols filled in."""
+    types = {entry.name: type_from_proto(entry.type) for entry in (*proto.value_info[:], *proto.output[:])}
+    if sizes:
+        types = {name: substitute(type_, sizes) for name, type_ in types.items()}
+    return {name: type_ for name, type_ in types.items() if type_ is not UNKNOWN}
+
+
+def check_default(name: str, type_: Type, given: Type) -> None:
+    """Refuse an initializer that does not fit the input of the same name.
+
+    Raises:
+        ModelError: If dtype or shape contradict each other.
+    """
+    if not compatible(type_, given):
+        raise ModelError(
+            "the initializer does not fit the input of the same name",
+            where=f'input "{name}"',
+            expected=str(type_),
+            found=str(given),
+        )
+
+
+def _specialises(given: TensorType, declared: Type) -> bool:
+    """Tell whether a given shape only says what the declared one leaves open."""
+    if not isinstance(declared, TensorType) or declared.shape is None or given.shape is None:
+        return True
+    pairs = zip(given.shape, declared.shape, strict=True)
+    return all(b is None or a == b or (isinstance(a, int) and isinstance(b, str)) for a, b in pairs)
+
+
+def _without_sizes(type_: TensorType) -> TensorType:
+    return TensorType(type_.dtype, None if type_.shape is None else (None,) * len(type_.shape))
+
+
+def _check_kind(value: Value, declared: Type) -> None:
+    if UNKNOWN not in (declared, value.type) and type(present(declared)) is not type(present(value.type)):
+        raise TypeInferenceError(
+            "the declared type contradicts the inferred one",
+            where=f'value "{value.name}"',
+            expected=str(value.type),
+            found=str(declared),
+        )
+
+
+def _check_dtype(value: Value, declared: Type) -> None:
+    inside, found = declared, value.type
+    while isinstance(inside, (SequenceType, OptionalType)) and type(inside) is type(found):
+        inside, found = inside.element, found.element
+    if isinstance(inside, TensorType) and isinstance(found, TensorType):
+        known = {inside.dtype, found.dtype} - {"?"}
+        if len(known) > 1:
+            raise ModelError(
+                "the declared type contradicts the inferred one",
+                where=f'value "{value.name}"',
+                expected=str(value.type),
+                found=str(declared),
+                hint="Remove the wrong entry from value_info, or export the model again.",
+            )
+
+
+def _contradict(declared: Type, inferred: Type) -> bool:
+    """Tell whether a declared shape cannot be right: a number that differs, or that stands for any size.
+
+    A name is a name only: it says nothing that an inferred size could contradict.
+    """
+    if type(declared) is type(inferred) and isinstance(declared, (SequenceType, OptionalType)):
+        return _contradict(declared.element, inferred.element)  # type: ignore[union-attr]  # of the same class
+    if not isinstance(declared, TensorType) or not isinstance(inferred, TensorType):
+        return False
+    stated, known = declared.shape, inferred.shape
+    if stated is None or known is None:
+        return False
+    return len(stated) != len(known) or any(map(_differ, stated, known))
+
+
+def _differ(stated: Dim, known: Dim) -> bool:
+    return isinstance(stated, int) and known is not None and stated != known
