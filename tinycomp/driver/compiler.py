@@ -249,8 +249,8 @@ class Compiler:
                 target = declined.region.target if declined.region is not None else None
                 if target is None:
                     raise
+                replace_declined(partitioned, target, lowering.restarted(), given_back)
                 lowering = lowering.restarted()
-                replace_declined(partitioned, target, lowering, given_back)
 
     def package(self, lowered: Lowered, original: Original | None = None) -> Module:
         """Return the module of a lowered graph; its report can give advice if the original model is given."""

@@ -9,10 +9,12 @@ from tinycomp.passes.offer_to_target import GivenBack
 from tinycomp.passes.partition_graph import PartitionGraph
 from tinycomp.remark import Remark
 from tinycomp.rewrite.edits import joined_sources
-from tinycomp.target import Decline
+from tinycomp.target import Decline, decline
 
 STAGE = "code-generation"
 """The stage that the remarks on declined regions name."""
+FAILURE = "failure"
+"""The rule that they name where the nodes should have been compiled."""
 
 
 def replace_declined(graph: Graph, target: str, lowering: Lowering, given_back: GivenBack) -> None:
@@ -36,7 +38,10 @@ def replace_declined(graph: Graph, target: str, lowering: Lowering, given_back: 
             nodes = scope.inline(node)
             cannot = [nodes[place] for place in declined.places] or nodes
             keeps_nodes |= len(cannot) < len(nodes)
-            graph.remarks.append(Remark(STAGE, joined_sources(*cannot), target, "", f"declined: {declined.reason}"))
+            rule = FAILURE if declined.is_failure else ""
+            if declined.is_failure:
+                decline.log(declined.where, declined.reason)
+            graph.remarks.append(Remark(STAGE, joined_sources(*cannot), target, rule, f"declined: {declined.reason}"))
             given_back.add(scope, cannot, target)
     if not given_back.offer(graph) and not keeps_nodes:
         return

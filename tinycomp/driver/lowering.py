@@ -30,7 +30,7 @@ from tinycomp.runtime.plan import ABSENT, DISCARD, FIRST_FREE, Plan, Run, Step
 from tinycomp.runtime.regions import Bucketed, NativeRegion, PerShape, settled
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.symbolic import assuming
-from tinycomp.target import Decline, Target
+from tinycomp.target import Decline, Target, decline
 from tinycomp.target.target import composites_for
 
 if TYPE_CHECKING:
@@ -88,6 +88,8 @@ class Lowering:
         specialize: Whether regions with dynamic dimensions are built anew for each set of sizes, whatever their target.
         devices: The devices that regions run on, and what to do when they fail.
         callables: Callables and device programs, which are not saved, by region symbol and operand shapes.
+        natives: What runs the programs, by region symbol and operand shapes.
+        answers: By the same, which nodes cannot be compiled, where that took a search.
         per_shape: The regions that are built for each set of sizes, by symbol.
     """
 
@@ -100,6 +102,8 @@ class Lowering:
     specialize: bool = False
     devices: DeviceOptions = field(default_factory=DeviceOptions)
     callables: dict[tuple[str, Shapes], Any] = field(default_factory=dict)
+    natives: dict[tuple[str, Shapes], NativeRegion] = field(default_factory=dict)
+    answers: dict[tuple[str, Shapes], Decline] = field(default_factory=dict)
     per_shape: list[tuple[str, PerShape]] = field(default_factory=list, init=False)
     _values: int = field(default=0, init=False)
     """Peak bytes of the values of the graphs that are being lowered, outer ones included."""
@@ -112,7 +116,7 @@ class Lowering:
 
     def forget(self, region: Node) -> None:
         """Drop the code of a region, because another region may get its symbol."""
-        for known in (self.programs, self.callables):
+        for known in (self.programs, self.callables, self.natives, self.answers):
             for key in [key for key in known if key[0] == region.op]:
                 del known[key]
 
@@ -200,6 +204,9 @@ class Lowering:
         try:
             return self._built(node, shapes, keep=False)
         except Decline as declined:
+            if self._target(node).falls_back:
+                decline.log(declined.where, declined.reason)
+                return self._reference(node)
             raise TargetError(
                 f"the code generator declined the sizes of a run: {declined.reason}", where=declined.where,
                 found=", ".join(map(str, shapes)), hint="Refuse such a region while the model is compiled: see"
@@ -209,6 +216,40 @@ class Lowering:
     def _built(self, node: Node, shapes: Shapes, keep: bool = True) -> Run:
         """Build a region; ``keep`` is off for one of many sets of sizes, which a bounded cache holds."""
         key = node.op, shapes
+        if key in self.answers:
+            raise self.answers[key]
+        try:
+            return self._ready(node, key, keep)
+        except Exception as error:
+            target = self.targets.get(node.target or "")
+            if target is None or not target.falls_back:
+                raise
+            if not isinstance(error, Decline) and (decline.are_errors() or not decline.is_failure(error)):
+                raise
+            declined = decline.declined_for(node.body, error, functools.partial(self._attempt, node))
+            declined.region, declined.where = node, f"{target.name}, region {node.op}"
+            if keep:
+                self.answers[key] = declined
+            raise declined from error
+
+    def _attempt(self, region: Node, body: Graph) -> Exception | None:
+        """Build another region in place of one, and return what that raises."""
+        holder = Graph(region.op, infer=body.infer, opsets=body.opsets)
+        operands = [holder.add_input(v.name, v.type) for v in body.inputs]
+        node = holder.add(
+            region.op, operands, domain=region.domain, version=region.version, outputs=list(body.output_names),
+            types=[v.type for v in body.outputs], bodies={"body": body}, target=region.target,
+        )  # fmt: skip
+        lowering = Lowering(self.targets, self.pool, constants=self.constants)
+        try:
+            lowering._ready(node, (node.op, ()), keep=False)
+        except Exception as error:
+            return error
+        return None
+
+    def _ready(self, node: Node, key: tuple[str, Shapes], keep: bool) -> Run:
+        if key in self.natives:
+            return self._again(self.natives[key])
         known: Mapping[Any, Any] = self.programs if key in self.programs else self.callables
         made: Any = known[key] if key in known else self._made(node, keep)
         if isinstance(made, Program):
@@ -217,7 +258,16 @@ class Lowering:
             return self._called(made, node, key, keep)
         if keep:
             self.programs[key] = made
-        return self._generated(made, node, keep)
+        run = self._generated(made, node, keep)
+        if keep and isinstance(run, NativeRegion):
+            self.natives[key] = run
+        return run
+
+    def _again(self, region: NativeRegion) -> NativeRegion:
+        """Return a region that has been built already, for a run in which other values are alive beside it."""
+        region.native.stand_beside(self._values + self._contexts)
+        self._contexts += region.native.context_bytes
+        return region
 
     def _called(self, made: Any, node: Node, key: tuple[str, Shapes], keep: bool) -> Run:
         """Return what runs a region whose code is a blob, a device program or a callable."""

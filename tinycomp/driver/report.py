@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from tinycomp.driver.declined import FAILURE, STAGE
 from tinycomp.ir.blocked import conversion_of
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import substitute, tensor
@@ -118,8 +119,14 @@ def _layers(programs: Mapping[tuple[str, Any], object]) -> tuple[LayerRow, ...]:
 
 
 def _doubts(graph: Graph) -> list[str]:
-    """Tell which graphs may have more regions than necessary, and the estimated costs of placements."""
-    return [r.reason for r in dict.fromkeys(graph.remarks) if r.rule in (ESTIMATE, MINIMUM)]
+    """Tell which graphs may have more regions than necessary, the estimated costs of placements, and what failed."""
+    found = dict.fromkeys(graph.remarks)
+    failed = [
+        f"The code generator of {r.target} failed; {_some(r.sources)} run elsewhere. Please report this: {r.reason}."
+        for r in found
+        if r.stage == STAGE and r.rule == FAILURE
+    ]
+    return [r.reason for r in found if r.rule in (ESTIMATE, MINIMUM)] + failed
 
 
 def _legalised(graph: Graph) -> list[str]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tinycomp.lazy import from_modules
+from tinycomp.target.decline import Decline
 from tinycomp.target.lookup import find, find_all, names
 from tinycomp.target.placement import Placement
 from tinycomp.target.policy import Policy, TransferCost
-from tinycomp.target.target import Decline, OpRule, Target, Tolerance, Verdict, answer_reason
+from tinycomp.target.target import OpRule, Target, Tolerance, Verdict, answer_reason
 
 if TYPE_CHECKING:
     from tinycomp.target.cost import HOST_COST, Cost, Link, fused_roofline, roofline

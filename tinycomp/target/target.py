@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar, get
 
 import numpy as np
 
-from tinycomp.errors import MemoryLimitError, TargetError, TinycompError
+from tinycomp.errors import MemoryLimitError, TargetError
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.lazy import LazyModule
 from tinycomp.ops.signatures import unknown_operator
 from tinycomp.rewrite import Composite, Match, Remark, reject
 from tinycomp.rewrite.composites import CompositeGroup
 from tinycomp.rewrite.pattern import Head
+from tinycomp.target.decline import Decline, are_errors, refused
 from tinycomp.target.options import changed, defaults_of
 from tinycomp.target.placement import Placement
 from tinycomp.target.policy import Policy
@@ -59,33 +60,6 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _R = TypeVar("_R", bound="QuantizationRule | Callable[..., QuantizationRule]")
 
 
-class Decline(TinycompError):  # noqa: N818 - not an error of the user's, but an answer of a code generator
-    """Raised by a code generator that cannot compile a region, which then goes to the next target or to the host.
-
-    Args:
-        reason: The reason, as one clause for the report.
-        places: Where the nodes that it cannot compile stand in the region's body, if the target keeps the others.
-
-    Attributes:
-        reason: The reason.
-        places: The places; empty if it declines the whole region.
-        region: The region; set where the exception leaves the code generator.
-    """
-
-    def __init__(self, reason: str, places: Sequence[int] = ()) -> None:
-        self.reason = reason
-        self.places = tuple(places)
-        self.region: Node | None = None
-        super().__init__(
-            f"the code generator declined a region: {reason}",
-            hint="Refuse such a region while the model is compiled: see Target.region_check.",
-        )
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the reason and the places without the region."""
-        return Decline, (self.reason, self.places)
-
-
 @dataclass(frozen=True, slots=True)
 class Tolerance:
     """Limit how far a region's results may differ from the reference.
@@ -107,11 +81,13 @@ class OpRule:
         name: Name for reports, such as ``npu.Add``.
         predicate: Decides about one node; None accepts every node.
         options: The options to pass to the predicate; None if it does not take them.
+        falls_back: Whether the rule does not accept nodes for which the predicate fails.
     """
 
     name: str
     predicate: Predicate | None = None
     options: Any = None
+    falls_back: bool = False
 
     def refusal(self, node: Node) -> str | None:
         """Return why the rule does not accept ``node``, or None if it does.
@@ -124,6 +100,8 @@ class OpRule:
         try:
             answer = self.predicate(node) if self.options is None else self.predicate(node, self.options)
         except Exception as error:
+            if self.falls_back and not are_errors():
+                return refused(error, f"{self.name} at {node.label}").reason
             raise TargetError(
                 f"the operator rule failed: {type(error).__name__}: {error}",
                 where=f"{self.name} at {node.label}",
@@ -166,6 +144,19 @@ def _takes_options(predicate: Predicate | None) -> bool:
         return False
     defaults: Sized = getattr(predicate, "__defaults__", None) or ()
     return code.co_argcount - inspect.ismethod(predicate) - len(defaults) > 1
+
+
+def _falling_back(check: Predicate, name: str) -> Predicate:
+    """Return a check that refuses the matches for which ``check`` fails."""
+
+    @functools.wraps(check)
+    def checked(match: Match) -> Any:
+        try:
+            return check(match)
+        except Exception as error:
+            return refused(error, f"{name} at {match.root.label}")
+
+    return checked
 
 
 def _checked_split(answer: Split, region: Region, where: str) -> Split:
@@ -220,6 +211,8 @@ class Target:
         placement: Where the user of a compilation wants nodes to run; see :meth:`under`.
         widens_half: Whether float16 and bfloat16 are offered to the target as float32 between conversions, see
             :class:`tinycomp.passes.widen_half.WidenHalf`; False by default.
+        falls_back: Whether nodes that its rules or its code generator fail at go to the next target, with a warning;
+            False by default: the compilation fails. See :mod:`tinycomp.target.decline`.
 
     Example:
         >>> from tinycomp.rewrite import reject
@@ -275,6 +268,7 @@ class Target:
         self.canonical = canonical
         self.legalize = tuple(legalize)
         self.widens_half = False
+        self.falls_back = False
         self.cost = cost
         self._requires = requires
         self.options = None if options is None else defaults_of(options, f"target {name}")
@@ -335,7 +329,8 @@ class Target:
         options = self.options if _takes_options(predicate) else None
         for domain, name in self._named(ops, "op"):
             op = f"{domain}::{name}" if domain else name
-            self.rules.setdefault((domain, name), []).append(OpRule(f"{self.name}.{op}", predicate, options))
+            rule = OpRule(f"{self.name}.{op}", predicate, options, self.falls_back)
+            self.rules.setdefault((domain, name), []).append(rule)
 
     def _named(self, ops: tuple[str, ...], method: str) -> list[tuple[str, str]]:
         """Return the domains and names of the operators that a rule is for."""
@@ -484,9 +479,11 @@ class Target:
     def _knowing(self, composite: Composite) -> Composite:
         """Return a composite with its checks bound to the options, and with a check of the quantisation rules."""
         wanted = self.options is not None and any(map(_takes_options, composite.checks))
-        if not wanted and not self._quantization:
+        if not wanted and not self._quantization and not self.falls_back:
             return composite
         checks = [self._bound(check) for check in composite.checks] if wanted else composite.checks
+        if self.falls_back:
+            checks = [_falling_back(check, composite.qualified_name) for check in checks]
         return dataclasses.replace(composite, checks=[*checks, *([self._obeys] if self._quantization else [])])
 
     def _obeys(self, match: Match) -> bool | Remark:

@@ -108,7 +108,7 @@ class _Context:
         self.address = address(self.handle)
         self.inputs = ffi.new("void *[]", max(len(program.inputs), 1))
         self.outputs = ffi.new("void *[]", max(len(program.outputs), 1))
-        self._where, self._beside = f"region {program.name}", beside
+        self._where, self.beside = f"region {program.name}", beside
         if any(call.control is not None for call in program.instructions):
             self._self = ffi.new_handle(self)
             lib.tc_context_supervise(self.handle, lib.tc_python_permits, self._self)
@@ -121,7 +121,7 @@ class _Context:
             MemoryLimitError: If that is more than the memory budget allows.
         """
         check_time(current(), self._where)
-        reserve_bytes(self._beside + nbytes, self._where, "the values of its loops")
+        reserve_bytes(self.beside + nbytes, self._where, "the values of its loops")
         return True
 
 
@@ -337,6 +337,18 @@ class NativeProgram:
             self._ready(self.contexts[0], ())
         known = () if program.is_symbolic else self._outputs
         self._made = tuple([(_maker(self.contexts[0], each), each) for each in known])
+
+    def stand_beside(self, nbytes: int) -> None:
+        """Say how many bytes a run needs in addition to the memory of this program, before it has run.
+
+        Raises:
+            MemoryLimitError: If that is more than the memory budget allows.
+        """
+        self._beside = nbytes
+        if self._sizes is None:
+            self._reserve_context()
+        for context in self.contexts:
+            context.beside = nbytes
 
     @property
     def dims(self) -> Mapping[Expression, int]:
@@ -601,12 +613,14 @@ class NativeProgram:
         Raises:
             MemoryLimitError: If it is more than the budget allows.
         """
-        if self._sizes is not None:  # its memory comes with the first sizes
-            return _Context(self.handle, self.program, self._threads, self._beside)
+        if self._sizes is None:  # else its memory comes with the first sizes
+            self._reserve_context()
+        return _Context(self.handle, self.program, self._threads, self._beside)
+
+    def _reserve_context(self) -> None:
         own, arena = self.context_bytes, self.program.arena_bytes
         what = f"the values alive there ({self._beside}), the arena ({arena}) and the threads' scratch ({own - arena})"
         reserve_bytes(self._beside + own, f"region {self.program.name}", what)
-        return _Context(self.handle, self.program, self._threads, self._beside)
 
     def _bind(self, pointers: Any, arrays: Sequence[Array], expected: tuple[_Expected, ...], grown: int = 0) -> None:
         """Check the arrays and set the pointers to them. It is fast, because every run calls it."""

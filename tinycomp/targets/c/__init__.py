@@ -67,7 +67,7 @@ def _make_target() -> Target:
         canonical=True,
         options=COptions,
     )
-    target.widens_half = True
+    target.widens_half = target.falls_back = True
     add_composites(target)
     for domain, name in TABLE:
         if domain != COMPOSITE:  # composites have checks of their own

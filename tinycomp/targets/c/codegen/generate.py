@@ -21,6 +21,7 @@ from tinycomp.rewrite.traits import is_structural
 from tinycomp.runtime.native.program import Condition, Program
 from tinycomp.symbolic import Expression, Size, has_elements, minimum
 from tinycomp.target import Decline
+from tinycomp.target.decline import blame
 from tinycomp.target.policy import symbolic_macs
 from tinycomp.targets.c.codegen.element_program import Ref, Steps, emit_fusion_group
 from tinycomp.targets.c.codegen.emitter import Emitter, Rewrite
@@ -98,10 +99,16 @@ def _of_graph(name: str, graph: Graph, table: Table, settings: Settings, outer: 
         emit = Emitter(graph, settings, most, lower_body, outer)
         groups = find_fusion_groups(graph, lambda node: _steps_alone(node, rules(node)))
         for node in graph.nodes:
-            if node not in groups:
-                _lower(emit, node, rules(node))
-            elif node is groups[node].nodes[-1]:
-                _emit_group(emit, groups[node], rules)
+            group = groups.get(node)
+            if group is None or node is group.nodes[-1]:
+                try:
+                    if group is None:
+                        _lower(emit, node, rules(node))
+                    else:
+                        _emit_group(emit, group, rules)
+                except Exception as error:
+                    blame(error, *(group.nodes if group is not None else (node,)))
+                    raise
         program = emit.finish(name, _memory_rewrite(settings))
     conditions += emit.demands
     if is_body:  # what only sizes of the program around decide is a condition of that one
