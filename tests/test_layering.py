@@ -15,7 +15,7 @@ import pytest
 import tinycomp
 
 PACKAGE = Path(tinycomp.__file__).parent
-BASE = frozenset({"console", "dataclass", "errors", "lazy", "memory", "remark", "symbolic", "version"})
+BASE = frozenset({"console", "dataclass", "errors", "index", "lazy", "memory", "remark", "symbolic", "version"})
 OPS = BASE | {"ir", "ops"}
 PASSES = OPS | {"rewrite", "analysis", "target", "passes", "frontend"}
 COMPILING = PASSES | {"runtime", "targets", "checking", "driver"}
@@ -24,6 +24,7 @@ SEES: dict[str, frozenset[str]] = {
     "console": frozenset({"console", "errors"}),
     "dataclass": frozenset(),
     "errors": frozenset({"dataclass", "errors"}),
+    "index": frozenset(),
     "lazy": frozenset(),
     "remark": frozenset({"dataclass", "errors", "remark"}),
     "symbolic": frozenset({"dataclass", "errors", "lazy", "symbolic"}),

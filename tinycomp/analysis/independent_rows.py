@@ -60,7 +60,7 @@ def _keeps_rows(node: Node, rows: Rows) -> bool:
         return is_structural(node)
     if has_trait(node, "elementwise") or is_structural(node):
         return _is_aligned(node, rows)
-    keeps = _KEEPING.get(node.op)
+    keeps = _keeper(node)
     return keeps is not None and keeps(node, rows)
 
 
@@ -96,15 +96,8 @@ def _transposes(node: Node, rows: Rows) -> bool:
     return _only_first(node, rows) and perm is not None and perm[0] == 0
 
 
-def _along(name: str, default: int | None = None) -> Callable[[Node, Rows], bool]:
-    """Return the rule of operators that work along the axis of an attribute."""
-
-    def keeps(node: Node, rows: Rows) -> bool:
-        axis = attribute(node, name)
-        axis = default if axis is None else axis
-        return _only_first(node, rows) and axis is not None and _beside_rows([int(axis)], node.operand(0).rank)
-
-    return keeps
+def _along_axis(node: Node, rows: Rows) -> bool:
+    return _only_first(node, rows) and _beside_rows([int(attribute(node, "axis"))], node.operand(0).rank)
 
 
 def _reduces(node: Node, rows: Rows) -> bool:
@@ -130,28 +123,31 @@ def _joins(node: Node, rows: Rows) -> bool:
 def _quantises(node: Node, rows: Rows) -> bool:
     scale = node.operand(1)
     one = scale.static_shape in ((), (1,))
-    return _only_first(node, rows) and (one or _along("axis", 1)(node, rows))
+    return _only_first(node, rows) and (one or _along_axis(node, rows))
 
 
-_PER_IMAGE = (
-    "Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool",
-    "BatchNormalization", "InstanceNormalization", "GroupNormalization", "DepthToSpace", "SpaceToDepth", "LRN",
-)  # fmt: skip
-_RESHAPING = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")  # what has the batch in front before and after keeps rows
-_REDUCTIONS = (
-    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
-    "ReduceSum", "ReduceSumSquare",
-)  # fmt: skip
-_KEEPING: Mapping[str, Callable[[Node, Rows], bool]] = {
-    **dict.fromkeys(_PER_IMAGE, _per_image),
-    **dict.fromkeys(_RESHAPING, _only_first),
-    **dict.fromkeys(_REDUCTIONS, _reduces),
-    **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _along("axis", -1)),
-    **dict.fromkeys(("LayerNormalization", "RMSNormalization", "LpNormalization"), _along("axis", -1)),
-    **dict.fromkeys(("ArgMax", "ArgMin", "Gather", "Split"), _along("axis", 0)),
-    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantises),
-    "Concat": _joins,
-    "MatMul": _multiplies,
-    "Gemm": lambda node, rows: _only_first(node, rows) and not attribute(node, "transA"),
-    "Transpose": _transposes,
+_BY_TRAIT: Mapping[str, Callable[[Node, Rows], bool]] = {
+    "per_image": _per_image,
+    "view": _only_first,  # what has the batch in front before and after keeps rows
+    "reduction": _reduces,
+    "along_axis": _along_axis,
 }
+
+
+def _keeper(node: Node) -> Callable[[Node, Rows], bool] | None:
+    """Return what tells whether a node of ONNX's own domain keeps rows apart."""
+    for trait, keeps in _BY_TRAIT.items():
+        if has_trait(node, trait):
+            return keeps
+    match node.op:
+        case "QuantizeLinear" | "DequantizeLinear":
+            return _quantises
+        case "Concat":
+            return _joins
+        case "MatMul":
+            return _multiplies
+        case "Gemm":
+            return lambda node, rows: _only_first(node, rows) and not attribute(node, "transA")
+        case "Transpose":
+            return _transposes
+    return None

@@ -18,7 +18,7 @@ from tinycomp.passes.legalize import Legalize
 from tinycomp.passes.merge_regions import MINIMUM
 from tinycomp.passes.place_by_cost import ESTIMATE
 from tinycomp.remark import Remark
-from tinycomp.rewrite.traits import at_border
+from tinycomp.rewrite.traits import at_border, has_trait
 from tinycomp.runtime.blob import Blob, Figures
 from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.plan import Position
@@ -35,9 +35,6 @@ from tinycomp.runtime.rows import (
 )
 from tinycomp.target.policy import macs, sample_bytes
 
-_CONVERSIONS = frozenset({"DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"})
-_PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
-_INTEGER_OPERATORS = frozenset({"ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul"})
 _NAMED = 5
 """The most layers that a note names."""
 _ROUNDED = 4
@@ -98,7 +95,7 @@ def _violations(graph: Graph, regions: Iterable[RegionRow]) -> tuple[ViolationRo
 
 def _converts(node: Node) -> bool:
     """Tell whether a node turns real numbers into quantised ones or back."""
-    return not node.domain and node.op in _CONVERSIONS
+    return has_trait(node, "quantization")
 
 
 def _conversion_row(node: Node, place: str, sizes: Mapping[str, int]) -> ConversionRow:
@@ -176,7 +173,7 @@ def integer_macs(node: Node, sizes: Mapping[str, int] = MappingProxyType({})) ->
         macs([inner], sizes)
         for atom in node.body.nodes
         for inner in (atom.body.nodes if atom.is_composite else [atom])
-        if inner.op in _INTEGER_OPERATORS
+        if has_trait(inner, "integer_product")
         or inner.attrs.get("accuracy_level") == _ROUNDED
         or (atom.is_composite and _reads_dequantized(inner))
     )
@@ -184,7 +181,7 @@ def integer_macs(node: Node, sizes: Mapping[str, int] = MappingProxyType({})) ->
 
 def _reads_dequantized(node: Node) -> bool:
     """Tell whether both factors of a product have been dequantised inside the composite that the node belongs to."""
-    return node.op in _PRODUCTS and all(_is_dequantized(v) for v in node.inputs[:2])
+    return has_trait(node, "product") and all(_is_dequantized(v) for v in node.inputs[:2])
 
 
 def _is_dequantized(value: Value | None) -> bool:

@@ -38,6 +38,7 @@ from tinycomp.export_c.memory import Memory, MemoryMap
 from tinycomp.export_c.processors import Processor
 from tinycomp.export_c.sized import Dims, Ranges, SizedRegion, numbers_of, work_of
 from tinycomp.export_c.weights import Weights
+from tinycomp.index import named
 from tinycomp.runtime.blob import BlobRegion
 from tinycomp.runtime.csource.region import SCRATCH_ALIGNMENT, CRegion
 from tinycomp.runtime.csource.source import CSource
@@ -50,7 +51,7 @@ from tinycomp.runtime.regions import NativeRegion, read_while_running
 from tinycomp.runtime.spec import TensorSpec, array_dtype
 from tinycomp.symbolic import Size, product, size
 
-_SAME_BYTES = ("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze")
+_SAME_BYTES = frozenset({"Identity", *named("view")})
 """Operators of the host whose result has the bytes of their first operand."""
 _COPIES_FIRST: Mapping[str, Callable[[Mapping[str, Any]], bool]] = MappingProxyType({"qgemm": lambda p: p["m"] == 1})
 """Kernels that, on one thread, have copied all of operand 1 before they write operand 0, given their parameters."""

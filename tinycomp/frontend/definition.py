@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import onnx
@@ -13,35 +12,15 @@ from tinycomp.frontend.definition_body import Definition, defined
 from tinycomp.frontend.functions import FunctionTable, LocalFunction
 from tinycomp.frontend.loading import opset_imports
 from tinycomp.frontend.onnx_import import Context, function_body
+from tinycomp.index import DEFINITIONS
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.infer import node_proto
 from tinycomp.ir.proto import schema, type_to_proto
 from tinycomp.lazy import LazyTable
 
 _IR_VERSION = 10
-FILES = MappingProxyType({
-    "convolution_definition": "Conv ConvTranspose DeformConv Gemm",
-    "creation_definition": "AffineGrid CenterCropPad Compress MelWeightMatrix OneHot Range",
-    "einsum_definition": "Einsum",
-    "flex_attention_definition": "ai.onnx.preview::FlexAttention",
-    "fourier_definition": "DFT STFT",
-    "norm_definition": """
-        BatchNormalization GlobalLpPool LayerNormalization LpNormalization LpPool MeanVarianceNormalization
-    """,
-    "quantized_definition": """
-        ConvInteger DequantizeLinear DynamicQuantizeLinear MatMulInteger QLinearConv QLinearMatMul QuantizeLinear
-    """,
-    "random_definition": "Bernoulli Multinomial",
-    "resize_definition": "Resize",
-    "scan_definition": "Scan",
-    "selection_definition": "MaxPool MaxUnpool Unique",
-    "training_definition": """
-        ai.onnx.preview.training::Adagrad ai.onnx.preview.training::Adam ai.onnx.preview.training::Momentum
-    """,
-})  # fmt: skip
-"""By the file all operators that its ``DEFINITIONS`` has, with the domain where it is not ONNX's own."""
 _OWN = LazyTable[str, Definition](
-    __package__, {file: names.split() for file, names in FILES.items()}, lambda module: module.DEFINITIONS
+    __package__, {file: names.split() for file, names in DEFINITIONS.items()}, lambda module: module.DEFINITIONS
 )
 """Definitions of operators that ONNX gives no function, or none that is exact, by name with the domain."""
 

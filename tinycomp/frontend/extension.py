@@ -10,11 +10,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TypeVar
 
 from tinycomp.errors import ModelError, did_you_mean
 from tinycomp.frontend.definition_body import Body
+from tinycomp.index import EXTENSIONS
 from tinycomp.ir.graph import Attr, Graph, Node, Value
 from tinycomp.ir.types import UNKNOWN
 from tinycomp.lazy import LazyTable
@@ -149,30 +149,10 @@ class Extensions:
         return register
 
 
-FILES = MappingProxyType({
-    "microsoft": """
-        SimplifiedLayerNormalization com.microsoft::Attention com.microsoft::BiasGelu com.microsoft::DequantizeLinear
-        com.microsoft::DynamicQuantizeMatMul com.microsoft::EmbedLayerNormalization com.microsoft::FastGelu
-        com.microsoft::FusedConv com.microsoft::FusedGemm com.microsoft::FusedMatMul com.microsoft::GatherBlockQuantized
-        com.microsoft::Gelu com.microsoft::MatMulIntegerToFloat com.microsoft::MatMulNBits
-        com.microsoft::MultiHeadAttention com.microsoft::NhwcMaxPool com.microsoft::QAttention com.microsoft::QGemm
-        com.microsoft::QLinearAdd com.microsoft::QLinearAveragePool com.microsoft::QLinearConcat
-        com.microsoft::QLinearConv com.microsoft::QLinearGlobalAveragePool com.microsoft::QLinearLeakyRelu
-        com.microsoft::QLinearMul com.microsoft::QLinearReduceMean com.microsoft::QLinearSigmoid
-        com.microsoft::QLinearSoftmax com.microsoft::QLinearWhere com.microsoft::QuantizeLinear com.microsoft::QuickGelu
-        com.microsoft::RotaryEmbedding com.microsoft::SkipLayerNormalization
-        com.microsoft::SkipSimplifiedLayerNormalization
-    """,
-    "quantized_recurrent": "com.microsoft::DynamicQuantizeLSTM",
-    "machine_learning": """
-        ai.onnx.ml::ArrayFeatureExtractor ai.onnx.ml::Binarizer ai.onnx.ml::Imputer ai.onnx.ml::LabelEncoder
-        ai.onnx.ml::LinearClassifier ai.onnx.ml::LinearRegressor ai.onnx.ml::Normalizer ai.onnx.ml::OneHotEncoder
-        ai.onnx.ml::SVMClassifier ai.onnx.ml::SVMRegressor ai.onnx.ml::Scaler com.microsoft::CDist
-    """,
-})  # fmt: skip
-"""By the file all operators that its ``EXTENSIONS`` define, with the domain where it is not ONNX's own."""
 _EXTENSIONS = LazyTable[tuple[str, str], Extension](
-    __package__, {file: heads(names) for file, names in FILES.items()}, lambda module: module.EXTENSIONS.definitions
+    __package__,
+    {file: heads(names) for file, names in EXTENSIONS.items()},
+    lambda module: module.EXTENSIONS.definitions,
 )
 
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 
 from tinycomp.errors import VerifyError
+from tinycomp.index import named
 from tinycomp.ir.proto import since_version
 from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, Dim, TensorType, Type, type_of
 from tinycomp.lazy import LazyModule
@@ -194,7 +195,7 @@ class Node:
     @property
     def is_call(self) -> bool:
         """Whether the node does exactly what its single body does (composite, region, model-local function)."""
-        return "body" in self.bodies and (self.domain != "" or self.op not in _BODY_OPS)
+        return "body" in self.bodies and (self.domain != "" or self.op not in _CONTROL_FLOW)
 
     @property
     def output(self) -> Value:
@@ -260,7 +261,7 @@ class Node:
         return f"<Node {self.qualified_op} {self.label}>"
 
 
-_BODY_OPS = frozenset({"Loop", "Scan", "SequenceMap"})
+_CONTROL_FLOW = frozenset(named("control_flow"))
 
 
 def connect(value: Value | None, node: Node) -> None:

@@ -16,18 +16,29 @@ import numpy as np
 from onnx import defs
 
 from tinycomp.errors import ExecutionError, TinycompError, UnsupportedError, did_you_mean
+from tinycomp.index import FAMILIES
 from tinycomp.ir.graph import Node
 from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.lazy import LazyTable
 from tinycomp.memory.budget import reserve
-from tinycomp.ops.families import FAMILIES
 from tinycomp.ops.record import Kernel, OpFamily, OpRecord, OpTable, heads
 from tinycomp.ops.rule import run_check
 
 if TYPE_CHECKING:
     from tinycomp.ops.reference import Bound
 
-__all__ = ["OPS", "OpFamily", "OpRecord", "OpTable", "bind", "is_opaque", "unknown_domain"]
+__all__ = [
+    "OPS",
+    "OpFamily",
+    "OpRecord",
+    "OpTable",
+    "bind",
+    "factors",
+    "is_opaque",
+    "traits_of",
+    "unknown_domain",
+    "zero_points",
+]
 
 OPS = OpTable(
     LazyTable(
@@ -36,6 +47,25 @@ OPS = OpTable(
         lambda module: module.FAMILY.operators,
     )
 )
+
+
+@functools.cache
+def traits_of(op: str, domain: str, version: int) -> frozenset[str]:
+    """Return the traits of an operator in a version: those of all its versions, and of the record in force."""
+    operator, found = OPS.of(op, domain), OPS.find(op, domain, version)
+    return frozenset() if operator is None else operator.traits.union(() if found is None else found.traits)
+
+
+def zero_points(node: Node) -> Mapping[int, int]:
+    """Return which operands hold the integers that a node multiplies, and where their zero points stand."""
+    operator = OPS.of(node.op, node.domain)
+    return {} if operator is None else operator.zero_points
+
+
+def factors(node: Node) -> tuple[int, ...]:
+    """Return the places of the two operands that a node multiplies."""
+    return tuple(zero_points(node)) or (0, 1)
+
 
 # Operators that stack what their body returns, and need its types where it never runs.
 _STACKING = frozenset({"Loop", "Scan"})

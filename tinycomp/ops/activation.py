@@ -276,3 +276,11 @@ def hardmax_1(x: Array, *, axis: int = 1) -> Array:
 def hardmax(x: Array, *, axis: int = -1) -> Array:
     """Return the one-hot maximum along one axis."""
     return hardmax_along(x, fix_axis(axis, x.ndim, "Hardmax"))
+
+
+FAMILY.trait("along_axis", "Hardmax", "LogSoftmax", "Softmax")
+FAMILY.trait(
+    "function", "Celu", "Elu", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "Relu", "Selu", "Sigmoid",
+    "Softplus", "Swish",
+)  # fmt: skip
+FAMILY.trait("clamp", "Relu")

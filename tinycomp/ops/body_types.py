@@ -14,6 +14,7 @@ from contextvars import ContextVar
 
 from tinycomp import symbolic
 from tinycomp.errors import TypeInferenceError
+from tinycomp.index import named
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.infer import operator_types
 from tinycomp.ir.types import (
@@ -34,7 +35,7 @@ from tinycomp.ir.types import (
 from tinycomp.ops import OPS
 from tinycomp.symbolic import UndecidedError
 
-CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+CONTROL_FLOW = frozenset(named("control_flow"))
 # The trailing results of their bodies may go unused: the node then has fewer results.
 _MORE_RESULTS = frozenset({"Loop", "Scan"})
 _ROUNDS = 4

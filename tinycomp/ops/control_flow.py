@@ -335,3 +335,6 @@ def sequence_map(
         for result, value in zip(results, values, strict=True):
             result.append(value)
     return results
+
+
+FAMILY.trait("control_flow", "If", "Loop", "Scan", "SequenceMap")

@@ -541,3 +541,11 @@ def _conv_transpose_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Si
         )  # fmt: skip
     channels = None if w[1] is None else w[1] * int(attrs.get("group", 1))
     return [(x[0], channels, *sizes)]
+
+
+FAMILY.trait("product", "Conv")
+FAMILY.trait("integer_product", "ConvInteger", "QLinearConv")
+FAMILY.trait("window", "Conv", "ConvInteger", "QLinearConv")
+FAMILY.trait("per_image", "Conv", "ConvTranspose")
+FAMILY.zero_points("ConvInteger", {0: 2, 1: 3})
+FAMILY.zero_points("QLinearConv", {0: 2, 3: 5})

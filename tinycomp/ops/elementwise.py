@@ -465,3 +465,7 @@ def _clip(facts: Facts) -> Results:
     facts.require_scalar(1, "the lower limit")
     facts.require_scalar(2, "the upper limit")
     return same_as_first(facts)
+
+
+FAMILY.trait("function", "Clip", "Tanh")
+FAMILY.trait("clamp", "Clip")

@@ -364,3 +364,7 @@ def _gathered_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | 
     if data is None or not indices or not isinstance(indices[-1], int):
         return [None]
     return [(*indices[:-1], *data[int(node.attrs.get("batch_dims", 0)) + indices[-1] :])]
+
+
+FAMILY.trait("along_axis", "Gather")
+FAMILY.trait("selection", "Gather", "GatherElements", "GatherND")

@@ -251,3 +251,6 @@ def _einsum_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | No
             known = sizes.get(letter)
             sizes[letter] = size if known is None or known == 1 else known
     return [tuple([sizes.get(letter) for letter in right])]
+
+
+FAMILY.trait("product", "Gemm", "MatMul")

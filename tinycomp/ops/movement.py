@@ -684,3 +684,9 @@ def _exchanged_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes |
     if node.op == "DepthToSpace":
         return [(n, c // (block * block), h * block, w * block)]
     return [(n, c * (block * block), h // block, w // block)]
+
+
+FAMILY.trait("per_image", "DepthToSpace", "SpaceToDepth")
+FAMILY.trait("along_axis", "Split")
+FAMILY.trait("selection", "DepthToSpace", "Expand", "ReverseSequence", "Slice", "SpaceToDepth", "Split", "Tile")
+FAMILY.trait("selection", "Transpose")

@@ -336,3 +336,7 @@ def mean_variance_normalization(x: Array, *, axes: Sequence[int] = (0, 2, 3)) ->
     centred = x - x.mean(axis=over, keepdims=True)
     deviation = np.sqrt(np.mean(centred * centred, axis=over, keepdims=True))
     return np.asarray(centred / (deviation + np.asarray(1e-9, dtype=x.dtype)))
+
+
+FAMILY.trait("per_image", "BatchNormalization", "GroupNormalization", "InstanceNormalization")
+FAMILY.trait("along_axis", "LayerNormalization", "LpNormalization", "RMSNormalization")

@@ -398,3 +398,11 @@ def _pool_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None
     space, ceil_mode = [size for size in x[2:] if size is not None], bool(node.attrs.get("ceil_mode", 0))
     window = make_window(node.op, space, kernel, ceil_mode=ceil_mode, **window_attributes(node))
     return [(*x[:2], *window.output)] * len(node.outputs)
+
+
+FAMILY.trait("window", "AveragePool", "LpPool", "MaxPool")
+FAMILY.trait("pool", "AveragePool", "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "LpPool", "MaxPool")
+FAMILY.trait("mean", "AveragePool", "GlobalAveragePool")
+FAMILY.trait(
+    "per_image", "AveragePool", "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "LRN", "LpPool", "MaxPool",
+)  # fmt: skip

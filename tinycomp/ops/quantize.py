@@ -345,3 +345,9 @@ def _per_row(parameter: Array, a: Array) -> Array:
 
 def _per_column(parameter: Array, b: Array) -> Array:
     return parameter.reshape(()) if parameter.size == 1 else parameter
+
+
+FAMILY.trait("quantization", "DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear")
+FAMILY.trait("integer_product", "MatMulInteger", "QLinearMatMul")
+FAMILY.zero_points("MatMulInteger", {0: 2, 1: 3})
+FAMILY.zero_points("QLinearMatMul", {0: 2, 3: 5})

@@ -11,8 +11,7 @@ decorator; the function's signature mirrors the operator: positional parameters 
 
     FAMILY.plain_type("LeakyRelu")(type_of_first)
 
-The file and its operators are also listed in :data:`tinycomp.ops.families.FAMILIES`, by which it is found when one of
-them is asked for.
+The file and its operators are listed in :mod:`tinycomp.index`, by which it is found when one of them is asked for.
 
 Kernels never change their inputs and return one array, or a tuple of them, with exactly the dtypes that ONNX asks for.
 A kernel that behaves differently from some opset on is registered once per behaviour, with ``since=``.
@@ -60,7 +59,7 @@ _R = TypeVar("_R", bound=Rule)
 TRAITS = MappingProxyType(
     {
         "elementwise": "output element i depends on (broadcast) input elements i only; works on any memory layout",
-        "commutative": "the first two operands may be swapped",
+        "commutative": "operands may stand in any order",
         "cheap": "pure and cheap enough to be computed twice, so that each consumer may own a copy",
         "movement": "copies elements without computing",
         "silent": "computes nothing that numpy would warn of, so that no run need ask it for silence",
@@ -69,6 +68,21 @@ TRAITS = MappingProxyType(
         "output_count": "the kernel takes the number of wanted outputs as the keyword `outputs`",
         "inexact_definition": "ONNX's function body overflows or cancels where the operator need not; never expanded",
         "bodies": "attributes hold graphs, which the kernel receives as callables, with the keyword `captures`",
+        "view": "gives the elements of its first operand in their order under another shape",
+        "product": "multiplies its first operand, data, by its second one, weights, and may add a third one",
+        "integer_product": "multiplies integers less their zero points, and gives integers",
+        "selection": "gives elements of its first operand alone, in any order, some perhaps not or several times",
+        "quantization": "rounds to integers of some scale, or scales them back",
+        "window": "a window slides over the spatial axes of its first operand; has pads and auto_pad",
+        "pool": "gives one number for windows, or for all of the space, of each channel",
+        "mean": "gives means of its first operand's elements",
+        "reduction": "gives one number for all elements along axes, which may go or stay",
+        "along_axis": "computes each line along the attribute `axis` by itself",
+        "per_image": "computes each element of the first axis, the batch, by itself",
+        "function": "a function of one number, applied to each element of its first operand",
+        "clamp": "limits numbers from below or above, so that a layer before it can do so",
+        "handle": "takes apart or puts together sequences and optionals, and touches no element",
+        "control_flow": "runs its bodies as often as its operands say",
     }
 )
 
@@ -170,6 +184,9 @@ class Operator:
         infer: Its rule; see :mod:`tinycomp.ops.rule`.
         sizing: The operands whose elements say how large results are, which part is taken, or along which axes.
         contents: What follows from sizes about the elements of its results.
+        traits: Names out of :data:`TRAITS` that hold for all versions.
+        zero_points: Of an operator that multiplies integers, the operands that hold them, and where their zero points
+            stand.
     """
 
     records: list[OpRecord] = field(default_factory=list)
@@ -180,6 +197,8 @@ class Operator:
     infer: Rule | None = None
     sizing: tuple[int, ...] = ()
     contents: ContentsRule | None = None
+    traits: frozenset[str] = frozenset()
+    zero_points: Mapping[int, int] = field(default_factory=dict)
 
 
 class OpFamily:
@@ -228,6 +247,16 @@ class OpFamily:
             return kernel
 
         return register
+
+    def trait(self, trait: str, *names: str, domain: str = "") -> None:
+        """State that a trait holds for all versions of ``names``; the index lists them by it."""
+        assert trait in TRAITS, trait
+        for name in names:
+            self._of(name, domain).traits |= {trait}
+
+    def zero_points(self, name: str, points: Mapping[int, int]) -> None:
+        """State which operands of an operator hold the integers that it multiplies, and where their zero points are."""
+        self._of(name).zero_points = points
 
     def infer(
         self, *names: str, domain: str = "", sizing: tuple[int, ...] = (), contents: ContentsRule | None = None

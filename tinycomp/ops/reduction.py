@@ -288,3 +288,11 @@ def _at_place(place: int, x: Sizes, marks: Sequence[Size], places: Sequence[Size
             return None
         total = total + if_zero(marks[axis], if_zero(places[axis] - place, size, 0), 0)
     return total
+
+
+FAMILY.trait("mean", "ReduceMean")
+FAMILY.trait(
+    "reduction", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin",
+    "ReduceProd", "ReduceSum", "ReduceSumSquare",
+)  # fmt: skip
+FAMILY.trait("along_axis", "ArgMax", "ArgMin")

@@ -142,3 +142,9 @@ def optional_get_element(element: Any) -> Any:
     if element is None:
         raise ExecutionError("the optional is empty", where="OptionalGetElement", expected="an element")
     return element
+
+
+FAMILY.trait(
+    "handle", "Optional", "OptionalGetElement", "OptionalHasElement", "SequenceAt", "SequenceConstruct",
+    "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength",
+)  # fmt: skip

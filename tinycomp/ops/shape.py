@@ -347,3 +347,7 @@ def _axes(node: Node) -> list[int] | None:
     if given is not None:
         return [int(axis) for axis in given.reshape(-1)]
     return list(node.attrs["axes"]) if "axes" in node.attrs else None
+
+
+FAMILY.trait("view", "Flatten", "Reshape", "Squeeze", "Unsqueeze")
+FAMILY.trait("selection", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")

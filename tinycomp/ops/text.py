@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ExecutionError, ModelError, UnsupportedError
+from tinycomp.index import named
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.memory.budget import reserve
@@ -38,7 +39,7 @@ LONGEST, ALL = symbol("texts.longest"), symbol("texts.bytes")
 """No text that comes into a program has more bytes of UTF-8, and all of them together have no more."""
 _GROWTH = 3
 """A letter has up to so many times its bytes in another case."""
-_SAME = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Transpose"})
+_SAME = frozenset({*named("view"), "Identity", "Transpose"})
 """What gives every text of its operand once."""
 
 

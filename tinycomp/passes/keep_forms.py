@@ -27,10 +27,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tinycomp.index import named
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.base import Pass
 from tinycomp.passes.offer_to_target import offer
 from tinycomp.passes.simplify import HIDING, Simplify
+from tinycomp.passes.simplify.affine import ABSORBERS
 from tinycomp.rewrite import Composite, RewriteRule
 from tinycomp.rewrite.composites import Selection, outline_all
 from tinycomp.rewrite.edits import excerpt
@@ -38,17 +40,17 @@ from tinycomp.rewrite.matcher import Match
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.target import Policy, Target, find_all
 
-_ABSORBING = frozenset({"BatchNormalization", "Conv", "ConvTranspose", "Gemm"})
+_ABSORBING = frozenset(ABSORBERS)
 _ABSORBED = frozenset({"Add", "BatchNormalization", "Div", "Mul", "Sub"})
-_VIEWS = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
+_VIEWS = frozenset(named("view"))
 _SPELLED = _VIEWS - {"Reshape"}
 _SINGLE = frozenset({"CastLike", "GatherND", "Sum", "Transpose"}) | _SPELLED
 """Operators that simplification replaces by others, whatever stands around them."""
 _PAIRS: Sequence[tuple[frozenset[str], frozenset[str]]] = (
     (_ABSORBED, _ABSORBING),
     (frozenset({"AveragePool", "Conv", "MaxPool"}), frozenset({"Pad"})),
-    (frozenset({"Clip", "Relu"}), frozenset({"Clip"})),
-    (frozenset({"Conv", "Gemm", "MatMul"}), frozenset({"Cast"})),
+    (frozenset(named("clamp")), frozenset({"Clip"})),
+    (frozenset(named("product")), frozenset({"Cast"})),
     (frozenset({"Gemm"}), frozenset({"Reshape"})),
     (frozenset({"QuantizeLinear"}), frozenset({"Concat", "DequantizeLinear", "Expand", "Gather", "MaxPool", "Resize",
                                                "Slice", "Split", "Tile"}) | _VIEWS),

@@ -41,10 +41,8 @@ from tinycomp.rewrite.traits import has_trait, is_random
 HALF = frozenset({"float16", "bfloat16"})
 _CHOOSING = ("output_dtype", "precision", "softmax_precision")
 """Attributes that name the dtype of a result or of intermediate values, and may ask for half precision."""
-_CASTS = frozenset({"Cast", "CastLike"})
 _CAST_OF_HALF = 13
 """The first version of Cast with bfloat16."""
-_PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
 _UNROUNDED = frozenset({"DynamicQuantizeLinear", "QuantizeLinear", "Shape", "Size"})
 """Operators whose results are not floats, and either do not depend on the elements or round them themselves."""
 
@@ -71,7 +69,7 @@ def multiplies_bfloat16(graph: Graph) -> bool:
     """Tell whether a model has products and convolutions, and computes all of them in bfloat16."""
     found = False
     for _, node in graph.walk():
-        if node.op in _PRODUCTS and not node.domain:
+        if has_trait(node, "product"):
             for value in node.inputs[:2]:
                 if value is not None:
                     if value.dtype != "bfloat16":
@@ -115,7 +113,7 @@ class _Widening:
         return True
 
     def _take(self, node: Node) -> None:
-        if node.op in _CASTS and not node.domain:
+        if node.qualified_op in ("Cast", "CastLike"):
             self._take_cast(node)
         elif not _computes(node) or not any(v is not None and self._dtype(v) in HALF for v in node.inputs):
             self._feed(node, self._as_half)

@@ -18,6 +18,7 @@ from tinycomp.driver.compile import compile as compile_model
 from tinycomp.driver.models import Model, load_graph
 from tinycomp.driver.tune import Bar
 from tinycomp.errors import QuantizationError
+from tinycomp.index import named
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ops.numeric import Array
 from tinycomp.quantization.calibration import CalibrationData, Feeds
@@ -29,9 +30,9 @@ _OF_NUMBERS = ("_quantized", "_QuantizeLinear_Output", "/q")
 """What quantisers append to the name of a value for its 8-bit numbers."""
 _OF_READ = ("_prequant",)
 """What they append to it for what is rounded, where the numbers have the name of the value."""
-_FOLDED = ("BatchNormalization", "Clip", "Relu")
+_FOLDED = ("BatchNormalization", *named("clamp"))
 """What becomes a part of the layer before it."""
-_MOVES = ("Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+_MOVES = (*named("view"), "Transpose")
 
 
 def compare_layers(

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tinycomp.index import named
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.quantization.layers import Layer
 
-_HOMOGENEOUS = frozenset({"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool", "Pad"})
+_HOMOGENEOUS = frozenset({*named("pool"), "Pad"})
 """Operators on single channels that commute with a positive factor; a Pad only if it could be quantised."""
 _ROUNDS = 40
 _CLOSE = 1e-3

@@ -18,14 +18,10 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import QuantizationError, did_you_mean
+from tinycomp.index import named
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.target.quantization import QuantizationRule, Rules
-from tinycomp.targets.common.quantized.tables import FUNCTIONS
 
-_MOVES = ("DepthToSpace", "Expand", "Flatten", "GlobalMaxPool", "Identity", "Reshape", "Slice", "SpaceToDepth", "Split",
-          "Squeeze", "Tile", "Transpose", "Unsqueeze")  # fmt: skip
-_MEANS = ("AveragePool", "GlobalAveragePool", "ReduceMean")
-_ACTIVATIONS = ("Clip", "Relu")
 ACTIVATIONS = ("uint8", "int8", "int16", "uint16")
 """The dtypes that activations can be stored in; those of 16 bits need a target that asks for them."""
 Selector = str | Callable[[Node], bool]
@@ -121,13 +117,13 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "Conv": Rule(Kind.PRODUCT, 1, _is_conv),
         "Gemm": Rule(Kind.PRODUCT, 1, _is_gemm),
         "MatMul": Rule(Kind.PRODUCT, 2, _is_matmul),
-        **dict.fromkeys(_MOVES, Rule(Kind.SAME_SCALE)),
+        **dict.fromkeys((*named("selection"), "GlobalMaxPool"), Rule(Kind.SAME_SCALE)),
         "MaxPool": Rule(Kind.SAME_SCALE, 1, _gives_no_indices),
         "Concat": Rule(Kind.SAME_SCALE, None),
         "Pad": Rule(Kind.SAME_SCALE, 1, _pads_with_zero),
         "Resize": Rule(Kind.SAME_SCALE, 1, _chooses, _chooses_or_interpolates),
         "Gather": Rule(Kind.SAME_SCALE, 1, _reads_data),
-        **dict.fromkeys((*FUNCTIONS, *_MEANS), Rule(Kind.COMPUTED)),
+        **dict.fromkeys((*named("function"), *named("mean")), Rule(Kind.COMPUTED)),
         **dict.fromkeys(("Add", "Sub", "Mul"), Rule(Kind.COMPUTED, 2)),
         "Softmax": Rule(Kind.INNER),
     }
@@ -283,7 +279,7 @@ def _only_reader(graph: Graph, node: Node) -> Node | None:
 
 
 def _activation(graph: Graph, node: Node, fused: Collection[str]) -> Node | None:
-    reader = _only_reader(graph, node) if node.op not in _ACTIVATIONS else None
+    reader = _only_reader(graph, node) if node.op not in named("clamp") else None
     if reader is None or reader.op not in fused or reader.inputs[0] is not node.output:
         return None
     known = all(v is None or v.is_const for v in reader.inputs[1:])

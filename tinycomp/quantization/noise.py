@@ -22,7 +22,6 @@ from tinycomp.quantization.quantizer import Quantizer
 
 _INPUTS = 4
 _SUGGESTED = 0.5
-_NORMALISING = ("LogSoftmax", "Softmax")
 
 
 @dataclass(frozen=True)
@@ -237,4 +236,5 @@ class _Meter:
 def _ends(graph: Graph) -> list[Value]:
     """Return the outputs that are computed; of a Softmax what it reads, because probabilities near 1 hide noise."""
     ends = [v for v in graph.outputs if v.producer is not None]
-    return [v.producer.operand(0) if v.producer is not None and v.producer.op in _NORMALISING else v for v in ends]
+    makers = [(v, v.producer) for v in ends if v.producer is not None]
+    return [node.operand(0) if node.op in ("LogSoftmax", "Softmax") else v for v, node in makers]

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tinycomp.errors import PatternError, did_you_mean
+from tinycomp.index import named
 from tinycomp.ir.graph import COMPOSITE, TINYCOMP
 from tinycomp.lazy import cached_property
 from tinycomp.ops.signatures import lacks_attribute, misfit, signature, takes_operands, unknown_operator
@@ -33,7 +34,6 @@ OWN_OPS = frozenset({"Relayout", "StopFusion"})
 """Operators of tinycomp's own domain, which patterns and replacements name without the domain."""
 _SUM = frozenset({("", "Sum")})
 _SUM_OF_TWO = _SUM | {("", "Add")}
-_VIEWS = frozenset({"Flatten", "Squeeze", "Unsqueeze"})
 _RESHAPE = ("", "Reshape")
 _REPEAT_REACH = 16
 """How many operators a repetition counts as in :func:`distances`."""
@@ -433,7 +433,7 @@ def _view(heads: frozenset[Head] | None, operands: int, attrs: Mapping[str, Any]
     if heads is None or len(heads) != 1 or operands != 1 or not all(isinstance(axis, int) for axis in attrs.values()):
         return ""
     ((domain, name),) = heads
-    return name if not domain and name in _VIEWS else ""
+    return name if not domain and name in named("view") and name != "Reshape" else ""
 
 
 def _binary(op: str, a: Any, b: Any) -> OpPattern:

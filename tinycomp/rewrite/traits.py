@@ -12,10 +12,8 @@ from onnx import helper
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.proto import schema
 from tinycomp.ir.types import tensor
-from tinycomp.ops import OPS, is_opaque
+from tinycomp.ops import is_opaque, traits_of
 from tinycomp.symbolic import Size
-
-_VARIADIC = frozenset({"Max", "Mean", "Min", "Sum"})
 
 
 def attribute(node: Node, name: str) -> Any:
@@ -33,15 +31,9 @@ def _default(op: str, domain: str, version: int, name: str) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
-@functools.cache
-def _traits(op: str, domain: str, version: int) -> frozenset[str]:
-    record = OPS.find(op, domain, version)
-    return frozenset() if record is None else record.traits
-
-
 def has_trait(node: Node, trait: str) -> bool:
-    """Tell whether the record of the node's operator carries ``trait``."""
-    return trait in _traits(node.op, node.domain, node.version)
+    """Tell whether the node's operator has ``trait``."""
+    return trait in traits_of(node.op, node.domain, node.version)
 
 
 def is_same_view(node: Node, op: str, axis: int | None = None) -> bool:
@@ -77,14 +69,7 @@ def is_barrier(node: Node) -> bool:
 
 def is_structural(node: Node) -> bool:
     """Tell whether the node hands its first operand on unchanged (Identity, StopFusion, Dropout at inference)."""
-    return "structural" in _traits(node.op, node.domain, node.version) and not _drops(node)
-
-
-_HANDLES = frozenset({
-    "Optional", "OptionalGetElement", "OptionalHasElement", "SequenceAt", "SequenceConstruct", "SequenceEmpty",
-    "SequenceErase", "SequenceInsert", "SequenceLength",
-})  # fmt: skip
-"""Operators on sequences and optionals that touch no element of a tensor."""
+    return "structural" in traits_of(node.op, node.domain, node.version) and not _drops(node)
 
 
 def at_border(graph: Graph) -> set[Node]:
@@ -92,7 +77,7 @@ def at_border(graph: Graph) -> set[Node]:
 
     They handle sequences and optionals, touch no element of a tensor, and stand before all that computes, or behind it.
     """
-    handles = [node for node in graph.nodes if node.op in _HANDLES and not node.domain]
+    handles = [node for node in graph.nodes if has_trait(node, "handle")]
     found: set[Node] = set()
     handed_in = set(graph.inputs)
     for node in handles:
@@ -109,7 +94,7 @@ def at_border(graph: Graph) -> set[Node]:
 def looks_through(value: Value, through: frozenset[str] | None) -> bool:
     """Tell whether ``value`` is its producer's first operand handed on, by an operator of ``through`` (None: any)."""
     node = value.producer
-    if node is None or "structural" not in _traits(node.op, node.domain, node.version):
+    if node is None or "structural" not in traits_of(node.op, node.domain, node.version):
         return False
     if value is not node.output or node.inputs[0] is None or _drops(node):
         return False
@@ -133,9 +118,7 @@ def _drops(node: Node) -> bool:
 
 def permutable(node: Node) -> int:
     """Return how many leading operands may stand in any order; 0 where order matters."""
-    if not node.domain and node.op in _VARIADIC:
-        return len(node.inputs)
-    return 2 if "commutative" in _traits(node.op, node.domain, node.version) else 0
+    return len(node.inputs) if has_trait(node, "commutative") else 0
 
 
 def is_duplicable(node: Node) -> bool:

@@ -13,18 +13,18 @@ from typing import Literal, get_args
 import numpy as np
 
 from tinycomp.errors import TargetError
+from tinycomp.index import named
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ops.numeric import Array, prod
 from tinycomp.remark import Remark
-from tinycomp.rewrite.traits import is_structural
+from tinycomp.rewrite.traits import has_trait, is_structural
 
 Role = Literal["activations", "weights"]
 STORED = ("int4", "uint4", "int8", "uint8", "int16", "uint16", "int32")
 """The dtypes that numbers may be stored in."""
 REAL = ("float16", "bfloat16", "float32", "float64")
 """The dtypes of numbers that are not quantised."""
-_PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
-_CLAMPS = ("Clip", "Relu")
+_CLAMPS = named("clamp")
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ def _operands(core: Node, within: Collection[Node] | None) -> tuple[_Operands, _
 
     Other operators have data alone, and operands that are no numbers to compute with, such as sizes.
     """
-    is_product, nodes = core.op in _PRODUCTS and not core.domain, [core]
+    is_product, nodes = has_trait(core, "product") or core.qualified_op == "ConvTranspose", [core]
     data: _Operands = {}
     factors: _Operands = {}
     for index, value in enumerate(core.inputs):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar, get
 import numpy as np
 
 from tinycomp.errors import MemoryLimitError, TargetError
+from tinycomp.index import named
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.lazy import LazyModule
 from tinycomp.ops.signatures import unknown_operator
@@ -55,7 +56,7 @@ class Legalizing(Protocol):
         """Rewrite the layer of one operator; return whether that was possible."""
 
 
-_CONVERSIONS = frozenset({("", "DequantizeLinear"), ("", "QuantizeLinear")})
+_CONVERSIONS = frozenset([("", name) for name in named("quantization")])
 _F = TypeVar("_F", bound=Callable[..., Any])
 _R = TypeVar("_R", bound="QuantizationRule | Callable[..., QuantizationRule]")
 

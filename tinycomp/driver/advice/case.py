@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from tinycomp.driver.advice.setup import Setup
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.remark import Remark
+from tinycomp.rewrite.traits import has_trait
 from tinycomp.target import Target
 
 _NUMBERS = re.compile(r"\d+")
-PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
-"""Operators that multiply data by weights."""
 _LONG = 48
 """Characters of a name that are shown."""
 
@@ -54,7 +53,7 @@ class Case:
 
 def _kind(node: Node) -> str:
     """Return the operator of a node; that of a product may change while the model is simplified."""
-    return "product" if node.op in PRODUCTS and not node.domain else node.qualified_op
+    return "product" if has_trait(node, "product") else node.qualified_op
 
 
 def by_source(remarks: Iterable[Remark], target: str) -> Mapping[str, list[Remark]]:

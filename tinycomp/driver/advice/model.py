@@ -7,20 +7,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from tinycomp.driver.advice.case import PRODUCTS, Case, abridged, numbers
+from tinycomp.driver.advice.case import Case, abridged, numbers
 from tinycomp.driver.advice.padding import channels, pad_channels
 from tinycomp.driver.advice.setup import Change, Setup
 from tinycomp.frontend.definition import definition, is_defined_by_others
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.passes.expand_functions import splice
 from tinycomp.rewrite.rules import erase_dead
+from tinycomp.rewrite.traits import has_trait
 
 _EFFORT = 2
 _MULTIPLES = (2, 4, 8, 16, 32, 64, 128)
 _MOST_CHANNELS = 1024
 """Numbers in a refusal that may be what numbers of channels must be multiples of."""
-_CLAMPS = frozenset({"Clip", "LeakyRelu", "Relu"})
-"""Operators that stay with the layer before them when that is quantised."""
 
 Edit = Callable[[Graph, Node], bool]
 """Changes a node in its graph; tells whether it could."""
@@ -69,7 +68,7 @@ def _padded(case: Case, why: str, names: str) -> Iterator[Change]:
     """Yield more channels for products: multiples of what a refusal names, if it names numbers, else of usual ones."""
     originals = [node for _, node in case.originals(case.setup.graph)]
     node = next((node for node in originals if not set(node.sources).isdisjoint(case.node.sources)), None)
-    if node is None or node.op not in PRODUCTS:
+    if node is None or not has_trait(node, "product"):
         return
     for side in ("output", "input"):
         size = channels(node, side)
@@ -136,8 +135,8 @@ def _layer(node: Node) -> Node | None:
 
 def _last(layer: Node) -> Node:
     """Return the last operator of a layer: a clamp behind a product, or the product."""
-    users = list(layer.output.users)
-    return users[0] if len(users) == 1 and users[0].op in _CLAMPS and not users[0].domain else layer
+    user = next(iter(layer.output.users)) if len(layer.output.users) == 1 else layer
+    return user if has_trait(user, "clamp") or user.qualified_op == "LeakyRelu" else layer
 
 
 def _before(value: Value | None) -> Value | None:
@@ -151,7 +150,7 @@ def _before(value: Value | None) -> Value | None:
 
 def _quantise(graph: Graph, node: Node) -> bool:
     """Give a product between quantised layers quantised weights, symmetric and with a scale per output channel."""
-    if node.op not in PRODUCTS or node.domain:
+    if not has_trait(node, "product"):
         return False
     data, weight = node.operand(0).producer, node.const(1)
     if data is None or data.op != "DequantizeLinear" or weight is None or weight.dtype != np.float32:

@@ -13,20 +13,24 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.types import TensorType
-from tinycomp.rewrite.traits import attribute, is_structural
-
-_FINITE_AT_ZERO = frozenset({
-    "Abs", "Add", "Cast", "Ceil", "Celu", "Clip", "Cos", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid",
-    "HardSwish", "LeakyRelu", "Max", "Min", "Mish", "Mul", "Neg", "PRelu", "Relu", "Round", "Selu", "Sigmoid", "Sign",
-    "Sin", "Softplus", "Softsign", "Sqrt", "Sub", "Swish", "Tanh", "ThresholdedRelu",
-})  # fmt: skip
-"""Element-wise operators that make finite numbers of zeros: times a zero weight these are nothing, infinity is NaN."""
-_PER_CHANNEL = frozenset({"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LpPool", "MaxPool"})
+from tinycomp.ir.types import UNKNOWN_DTYPE, TensorType, numpy_dtype
+from tinycomp.ops.typing import record_of
+from tinycomp.rewrite.traits import attribute, has_trait, is_structural
 
 
 class _ImpossibleError(Exception):
     """One value would need more channels at two axes."""
+
+
+def _is_finite_at_zero(node: Node) -> bool:
+    """Tell whether an element-wise node makes finite numbers of zeros: times a zero weight these are nothing."""
+    record = record_of(node)
+    dtypes = {v.dtype for v in (*node.inputs, *node.outputs) if v is not None}
+    if record is None or "elementwise" not in record.traits or dtypes & {UNKNOWN_DTYPE, "string", "bool"}:
+        return False
+    zeros = [None if v is None else np.zeros((), numpy_dtype(v.dtype)) for v in node.inputs]
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(np.asarray(record.bind(node.attrs)(*zeros)).astype(np.float64)).all())
 
 
 def channels(node: Node, side: str) -> int | None:
@@ -164,9 +168,9 @@ class _Padding:
         """Return how the channels of a node's result are those of its operands; None if they are not."""
         if node.domain or len(node.used_outputs()) != 1 or node.bodies:
             return None
-        if node.op in _FINITE_AT_ZERO or node.op == "Div":
+        if _is_finite_at_zero(node) or node.op == "Div":
             return self._elementwise(node, axis)
-        if is_structural(node) or (node.op in _PER_CHANNEL and axis == 1):
+        if is_structural(node) or (has_trait(node, "pool") and axis == 1):
             return _Through({0: axis})
         if node.op == "BatchNormalization" and axis == 1:
             return _Through({0: 1}, {1: (0, 0), 2: (0, 0), 3: (0, 0), 4: (0, 1)})
@@ -176,7 +180,7 @@ class _Padding:
             return _Through({0: 1}, {1: (0, 0), **bias}, group=True) if known else None
         if node.op in ("QuantizeLinear", "DequantizeLinear"):
             return self._quantizing(node, axis)
-        if node.op in ("Flatten", "Reshape", "Squeeze", "Unsqueeze") and self._keeps_channels(node, axis):
+        if has_trait(node, "view") and self._keeps_channels(node, axis):
             return _Through({0: axis})
         if node.op == "Transpose":
             order = attribute(node, "perm") or list(range(node.output.rank or 0))[::-1]
@@ -190,7 +194,7 @@ class _Padding:
             return list(order).index(axis)
         if not node.outputs or node.output.rank is None or operand.rank is None:
             return None
-        if node.op in _FINITE_AT_ZERO or node.op == "Div":
+        if _is_finite_at_zero(node) or node.op == "Div":
             return axis + node.output.rank - operand.rank
         return axis
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from tinycomp.index import named
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ops.numeric import Array
 from tinycomp.passes.simplify.facts import is_private, producer
 from tinycomp.rewrite.edits import take_over, version_of
 from tinycomp.rewrite.rules import erase_dead
 
-_ACTIVATIONS = ("Clip", "Relu")
 Rows = slice | Array | None
 
 
@@ -107,7 +107,7 @@ class Layer:
     def around(cls, graph: Graph, node: Node) -> Layer:
         """Return the layer of an operator."""
         tail: list[Node] = []
-        for ops in (("Add",) if node.op == "MatMul" else (), _ACTIVATIONS, ("QuantizeLinear",)):
+        for ops in (("Add",) if node.op == "MatMul" else (), named("clamp"), ("QuantizeLinear",)):
             value = (tail or [node])[-1].output
             reader = next(iter(value.users), None)
             if reader is not None and is_private(graph, value) and reader.op in ops and reader.target is None:

@@ -33,8 +33,6 @@ from tinycomp.rewrite.edits import take_over
 from tinycomp.rewrite.rules import erase_dead
 from tinycomp.rewrite.traits import has_trait
 
-_CONVERSIONS = frozenset({"DequantizeLinear", "QuantizeLinear"})
-
 
 @dataclass(frozen=True)
 class MoveTransposes(Legalization):
@@ -100,7 +98,7 @@ def _attributes(node: Node, perm: list[int]) -> dict[str, object] | None:
         return None
     if node.op == "Concat" and not node.domain:
         return {**node.attrs, "axis": perm[node.attrs["axis"] % len(perm)]}
-    if node.op in _CONVERSIONS and not node.domain:
+    if has_trait(node, "quantization"):
         scale = node.const(1)
         return dict(node.attrs) if scale is not None and scale.size == 1 else None
     single = len(node.outputs) == 1 and not node.bodies and has_trait(node, "elementwise")
@@ -114,7 +112,7 @@ def _before(graph: Graph, node: Node, perm: list[int]) -> list[Value | None] | N
         turned = producer(value, "Transpose")
         if value is None or value.rank == 0 or (value.const is not None and value.const.size == 1):
             operands.append(value)
-        elif value.const is not None and node.op not in _CONVERSIONS:
+        elif value.const is not None and not has_trait(node, "quantization"):
             whole = value.const.reshape([1] * (len(perm) - value.const.ndim) + list(value.const.shape))
             operands.append(graph.add_const(np.ascontiguousarray(whole.transpose(np.argsort(perm))), value.name))
         elif turned is not None and list(turned.attrs.get("perm") or range(len(perm))[::-1]) == perm:

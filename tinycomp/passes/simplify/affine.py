@@ -17,14 +17,11 @@ from tinycomp.memory.blocks import empty
 from tinycomp.passes.simplify.facts import FLOATS, is_private, producer, reshape_target, same_shape_of_equal_size
 from tinycomp.rewrite import GraphBuilder, Match, P, replaces, rule
 from tinycomp.rewrite.edits import bypass, joined_sources
-from tinycomp.rewrite.traits import attribute
+from tinycomp.rewrite.traits import attribute, has_trait
 
 Array = np.ndarray
 Params = dict[int, Array]
 """New arrays of an operator's parameters, by operand."""
-
-_ARITHMETIC = ("Mul", "Div", "Add", "Sub")
-_COMMUTATIVE = frozenset({"Mul", "Add"})
 
 
 # Scales and shifts --------------------------------------------------------------------------------------------------
@@ -38,10 +35,10 @@ def merge_batch_norm(graph: Graph, node: Node) -> bool:
     return host is not None and affine is not None and _merge(graph, node, host, *affine)
 
 
-@rule(*_ARITHMETIC)
+@rule("Mul", "Div", "Add", "Sub")
 def merge_per_channel(graph: Graph, node: Node) -> bool:
     """Merge a scale or shift by one constant, or one per channel, into the weights and bias before it."""
-    at = 0 if node.op in _COMMUTATIVE and node.const(0) is not None else 1
+    at = 0 if has_trait(node, "commutative") and node.const(0) is not None else 1
     array = node.const(at)
     if array is None or node.version < 7:
         return False
@@ -93,7 +90,7 @@ def normalisation(node: Node) -> tuple[Array, Array] | None:
 
 def _host(graph: Graph, x: Value) -> Node | None:
     """Return the node that makes ``x`` for one reader only, if it can absorb a scale and shift of floats."""
-    host = producer(x, *_ABSORBERS)
+    host = producer(x, *ABSORBERS)
     return host if host is not None and is_private(graph, x) and x.dtype in FLOATS else None
 
 
@@ -102,7 +99,7 @@ def _merge(graph: Graph, node: Node, host: Node, scale: Array, shift: Array) -> 
     if not (np.isfinite(scale).all() and np.isfinite(shift).all()):
         return False
     with np.errstate(all="ignore"):
-        params = _ABSORBERS[host.op](host, scale, shift)
+        params = ABSORBERS[host.op](host, scale, shift)
     if params is None or not all(np.isfinite(array).all() for array in params.values()):
         return False
     host.inputs += (None,) * (max(params) + 1 - len(host.inputs))
@@ -178,7 +175,7 @@ def _scaled(weight: Array, factors: Array) -> Array:
     return result
 
 
-_ABSORBERS: Mapping[str, Callable[[Node, Array, Array], Params | None]] = {
+ABSORBERS: Mapping[str, Callable[[Node, Array, Array], Params | None]] = {
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "Gemm": _gemm,

@@ -5,13 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from tinycomp.errors import ModelError
+from tinycomp.index import named
 from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ops import factors
 from tinycomp.ops.spatial import make_window
 from tinycomp.passes.simplify.facts import ints, producer, reshape_target
 from tinycomp.rewrite import GraphBuilder, Match, P, replaces, rule
 from tinycomp.rewrite.edits import joined_sources, take_over, version_of
+from tinycomp.rewrite.traits import has_trait
 
-VIEWS = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
+VIEWS = named("view")
 
 
 @replaces(lambda x: P.Transpose(P.Transpose(x)))
@@ -104,11 +107,7 @@ def constant_expand(graph: Graph, node: Node) -> bool:
     return True
 
 
-_WINDOWED = ("Conv", "ConvInteger", "MaxPool", "AveragePool", "LpPool", "QLinearConv")
-_WEIGHT = {"Conv": 1, "ConvInteger": 1, "QLinearConv": 3}
-
-
-@rule(*_WINDOWED)
+@rule(*named("window"))
 def explicit_pads(graph: Graph, node: Node) -> bool:
     """Replace ``auto_pad`` by ``pads`` where the sizes are known."""
     auto = node.attrs.get("auto_pad", "NOTSET")
@@ -140,7 +139,9 @@ def kernel_of(node: Node) -> list[int] | None:
     """Return the spatial extent of a convolution's or pool's kernel, or None where it is not known."""
     if "kernel_shape" in node.attrs:
         return list(node.attrs["kernel_shape"])
-    sizes = node.operand(_WEIGHT[node.op]).static_shape if node.op in _WEIGHT else None
+    if not has_trait(node, "product") and not has_trait(node, "integer_product"):
+        return None
+    sizes = node.operand(factors(node)[1]).static_shape
     return None if sizes is None else list(sizes[2:])
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tinycomp.index import named
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.passes.simplify.facts import is_private, producer
 from tinycomp.rewrite import GraphBuilder, Match, P, replaces, rule
@@ -21,12 +22,10 @@ from tinycomp.rewrite.edits import take_over
 
 _BYTES = frozenset({"int8", "uint8"})
 _STORED = _BYTES | {"int16", "uint16"}
-_KEEPING = ("Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+_KEEPING = (*named("view"), "Transpose")
 """Moves whose result has as many elements as their operand."""
-_MOVES = (
-    *_KEEPING, "DepthToSpace", "Expand", "Gather", "MaxPool", "Resize", "Slice", "SpaceToDepth", "Split", "Tile"
-)  # fmt: skip
-_NEIGHBOURS = frozenset({*_MOVES, "Conv", "Gemm", "MatMul", "QuantizeLinear"})
+_MOVES = (*(op for op in named("selection") if op != "Identity"), "MaxPool", "Resize")
+_NEIGHBOURS = frozenset({*_MOVES, *named("product"), "QuantizeLinear"})
 """Operators for which a DequantizeLinear directly before them is useful."""
 
 
@@ -169,11 +168,9 @@ def _has_one_scale(node: Node) -> bool:
 
 _BYTE_TYPES = (np.int8, np.uint8)
 _CODES = {"uint8": 2, "int8": 3}
-_PRODUCTS = ("Conv", "Gemm", "MatMul")
-_ROUNDINGS = ("Ceil", "Floor", "Round")
 
 
-@rule(*_PRODUCTS)
+@rule(*named("product"))
 def quantise_whole_numbers(graph: Graph, node: Node) -> bool:
     """Let a float32 product of 8-bit whole numbers read both through a DequantizeLinear of scale 1."""
     if producer(node.inputs[0], "Cast", "Clip") is None or graph.opsets.get("", 0) < 10:
@@ -215,7 +212,7 @@ def _stored(graph: Graph, node: Node) -> Value | None:
     if cast is not None:
         return cast.inputs[0] if cast.operand(0).dtype in _CODES else None
     clip = producer(node.inputs[0], "Clip")
-    kind = None if clip is None or producer(clip.inputs[0], *_ROUNDINGS) is None else _range_of(clip)
+    kind = None if clip is None or producer(clip.inputs[0], "Ceil", "Floor", "Round") is None else _range_of(clip)
     if clip is None or kind is None:
         return None
     return graph.add("Cast", [clip.output], {"to": _CODES[kind]}, at=clip).output

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 
+from tinycomp.index import LOWERINGS
 from tinycomp.ir.graph import COMPOSITE, Node
 from tinycomp.ir.types import UNKNOWN_DTYPE
 from tinycomp.ops.record import heads
@@ -17,12 +18,12 @@ from tinycomp.target import Target, Tolerance
 from tinycomp.targets.c.codegen.generate import generate
 from tinycomp.targets.c.codegen.sizes import with_sizes
 from tinycomp.targets.c.composites import add_composites
-from tinycomp.targets.c.families import FAMILIES, TABLE
+from tinycomp.targets.c.families import TABLE
 from tinycomp.targets.c.options import COptions, Settings
 from tinycomp.targets.c.tuning.choices import choose
 from tinycomp.targets.common.checks import Check, Verdict, all_of
 
-_WITH_BODIES = frozenset(heads(FAMILIES["ops.control_flow"]))
+_WITH_BODIES = frozenset(heads(LOWERINGS["ops.control_flow"]))
 """Operators that the target takes together with their bodies, if it takes every node in these."""
 
 

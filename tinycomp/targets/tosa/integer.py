@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tinycomp.index import named
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ops.numeric import Array, prod
 from tinycomp.ops.spatial import Window, make_window, window_attributes
@@ -39,7 +40,7 @@ from tinycomp.targets.common.quantized.softmax import (
     IntegerSoftmax,
     has_lines,
 )
-from tinycomp.targets.common.quantized.tables import FUNCTIONS, looked_up, one_variable, table_of
+from tinycomp.targets.common.quantized.tables import looked_up, one_variable, table_of
 from tinycomp.targets.tosa.emitter import OFFSET, Emitter, Order, last_axis, offset_of, row_major, shape_of
 from tinycomp.targets.tosa.program import Tensor
 
@@ -480,7 +481,7 @@ QUANTIZATION: Rules = {
     **dict.fromkeys(("AveragePool", "GlobalAveragePool", "ReduceMean"), QuantizationRule(
         equal_scales="preferred", checks=(QuantizationCheck(_mean_fits),),
     )),
-    **dict.fromkeys(FUNCTIONS, QuantizationRule()),
+    **dict.fromkeys(named("function"), QuantizationRule()),
     "Softmax": QuantizationRule(fused=()),
 }  # fmt: skip
 """How layers of operators are quantised."""

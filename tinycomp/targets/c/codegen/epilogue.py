@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tinycomp.index import named
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.layout import memory_order
 from tinycomp.ir.types import TensorType, tensor
@@ -167,7 +168,7 @@ def _in_order_of(result: TensorType, residual: Value, emit: Emitter) -> View:
     return emit.constant(residual.const.transpose(memory_order(result.layout, residual.const.ndim)))
 
 
-ANCHORS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "MatMulNBits"})
+ANCHORS = frozenset({*named("product"), "ConvTranspose", "MatMulNBits"})
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ An element-wise operator is not lowered alone: it adds its steps to the program 
     @FAMILY.element("Add", check=numbers)
     def add(steps, node): ...
 
-The file and its operators are also listed in :data:`tinycomp.targets.c.families.FAMILIES`, by which it is found.
+The file and its operators are listed in :mod:`tinycomp.index`, by which it is found.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tinycomp.index import named
 from tinycomp.ir.graph import TINYCOMP, Node, Value
 from tinycomp.ir.layout import memory_order, strides
 from tinycomp.ir.types import bits, numpy_dtype, tensor
@@ -24,10 +25,7 @@ from tinycomp.targets.common.checks import Verdict, all_of, dtypes, settled, siz
 FAMILY = LoweringRules()
 
 
-_TEXTS_MOVED = frozenset({
-    "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Transpose", "Concat", "Split", "Slice", "Expand", "Tile",
-    "Gather", "GatherElements", "GatherND",
-})  # fmt: skip
+_TEXTS_MOVED = frozenset({*named("selection"), "Concat"})
 _FARTHEST = 32
 """For so many values at most one looks for what computes with texts."""
 
@@ -138,10 +136,7 @@ def constant_of_shape(emit: Emitter, node: Node) -> None:
     emit.call("fill", [node.output], {"element_size": element_size(node.output), "pattern": pattern, **params}, node)
 
 
-RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
-
-
-@FAMILY.lower(*RESHAPES, check=all_of(movable, settled(1)), layout=LayoutRule.ROW_MAJOR)
+@FAMILY.lower(*named("view"), "Identity", check=all_of(movable, settled(1)), layout=LayoutRule.ROW_MAJOR)
 def reshape(emit: Emitter, node: Node) -> None:
     """Read the same elements by other strides: a row-major reshape moves nothing."""
     source = node.operand(0)

@@ -13,6 +13,7 @@ import numpy as np
 
 from tinycomp.ir.graph import Node
 from tinycomp.ir.types import tensor
+from tinycomp.ops import factors, zero_points
 from tinycomp.ops.numeric import Array
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
@@ -26,9 +27,6 @@ from tinycomp.targets.common.checks import EIGHT_BITS, Verdict, all_of, constant
 from tinycomp.targets.common.quantized.reading import Requantization, largest_sum, without_zero_point
 
 FAMILY = LoweringRules()
-_INTEGER = {0: 2, 1: 3}
-_FACTORS = {"ConvInteger": _INTEGER, "MatMulInteger": _INTEGER, "QLinearMatMul": {0: 2, 3: 5}}
-"""Where each operator has its factors, and the zero point of each."""
 
 
 def _layer_of(node: Node) -> Layer:
@@ -60,7 +58,7 @@ def _weights_fit(node: Node) -> Verdict:
 
 
 def _eight_bits(node: Node) -> Verdict:
-    for value in map(node.operand, _FACTORS[node.op]):
+    for value in map(node.operand, factors(node)):
         if value.dtype not in EIGHT_BITS:
             return reject(f'"{value.name}" is {value.type}, not of 8 bits')
     return True
@@ -81,7 +79,7 @@ def _has_constant_matrix(node: Node) -> bool:
 
 def _points_fit(node: Node) -> Verdict:
     """Tell whether there is one zero point of the data, and one of the weight or one per column."""
-    for index, place in _FACTORS[node.op].items():
+    for index, place in zero_points(node).items():
         point, factor = node.optional_operand(place), node.operand(index)
         if point is None:
             continue
@@ -94,7 +92,7 @@ def _points_fit(node: Node) -> Verdict:
 
 
 def _batched(node: Node) -> Verdict:
-    return batches_fit(*map(node.operand, _FACTORS[node.op]))
+    return batches_fit(*map(node.operand, factors(node)))
 
 
 _at_run_time = all_of(known_rank, _eight_bits, _points_fit, _batched)
@@ -169,7 +167,7 @@ def requantized_product(emit: Emitter, node: Node) -> None:
 
 
 def _run_time_product(node: Node) -> RunTimeProduct:
-    places = _FACTORS[node.op]
+    places = zero_points(node)
     x, w = map(node.operand, places)
     of_x, of_w = map(node.optional_operand, places.values())
     count = 1 if of_w is None else tensor(of_w.type).size()

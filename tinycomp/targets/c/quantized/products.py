@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tinycomp.index import named
 from tinycomp.ir.graph import COMPOSITE, Node, Value
 from tinycomp.ir.types import Dim, tensor
 from tinycomp.ops.numeric import Array, prod
@@ -41,7 +42,6 @@ from tinycomp.targets.common.quantized.reading import (
 )
 
 FAMILY = LoweringRules()
-_MEANS = ("AveragePool", "GlobalAveragePool")
 _IMAGES = (3, 4)
 """Ranks of what the kernel convolves."""
 
@@ -115,7 +115,7 @@ def _has_window(match: Match) -> Verdict:
     """Tell whether channels and sizes of a mean are known, so that it is a convolution with known weights."""
     if match.x.rank not in _IMAGES:
         return reject(f"a mean over {match.x.type}")
-    window = _sizes_of(first(match.matched, *_MEANS), match.x)
+    window = _sizes_of(first(match.matched, *named("mean")), match.x)
     if not all(isinstance(size, int) for size in (match.x.shape[1], *window)):
         return reject(f"a mean of {match.x.type} over {list(window)}, of which not all is known")
     largest = 255 * MEAN_WEIGHT * prod(window)
@@ -235,7 +235,7 @@ def qconv(emit: Emitter, node: Node) -> None:
 @FAMILY.lower("c.qavgpool", check=taken, layout=LayoutRule.CHANNELS_LAST, domain=COMPOSITE, unsigned=True, either=True)
 def qavgpool(emit: Emitter, node: Node) -> None:
     """Emit a mean as a convolution of every channel with equal weights."""
-    pool, (x,) = first(node.body.nodes, *_MEANS), operands_of(node).values()
+    pool, (x,) = first(node.body.nodes, *named("mean")), operands_of(node).values()
     source, to = dequantizer(pool.inputs[0]), Requantization.read(first(node.body.nodes, "QuantizeLinear"))
     _, shape = sized_type(x)
     kernel, channels = tuple(int(size) for size in _sizes_of(pool, x) if isinstance(size, int)), shape[1]

@@ -23,21 +23,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tinycomp.index import named
 from tinycomp.ir.graph import COMPOSITE, Graph, Node, Value
 from tinycomp.ir.types import TensorType, tensor
+from tinycomp.ops import factors, zero_points
 from tinycomp.rewrite.edits import take_over
-from tinycomp.rewrite.traits import is_structural
+from tinycomp.rewrite.traits import has_trait, is_structural
 from tinycomp.targets.c.codegen.rules import LoweringRule
 
 OFFSET = 128
 TABLE = "c.qtable"
-_MOVES = frozenset({
-    "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "Pad", "Reshape", "Resize", "Slice",
-    "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
-})  # fmt: skip
+_MOVES = frozenset({*named("selection"), "Concat", "Pad", "Resize"})
 _PAD_VALUE = 2
-_FACTORS = {"ConvInteger": {0: 2, 1: 3}, "MatMulInteger": {0: 2, 1: 3}, "QLinearMatMul": {0: 2, 3: 5}}
-"""Where operators that multiply 8-bit numbers have their factors, and the zero point of each."""
 _POINT_OF_RESULT = 7
 """Where QLinearMatMul has the zero point of its result."""
 
@@ -67,7 +64,7 @@ class MakeUnsigned:
         self.graph.set_outputs(outputs, self.graph.output_names)
 
     def _visit(self, node: Node) -> None:
-        if node.op in _FACTORS and not node.domain:
+        if has_trait(node, "integer_product"):
             self._visit_product(node)
         elif self.rules(node).unsigned:
             self._shift(node, [i for i, v in enumerate(node.inputs) if _is_int8(v) or v in self._shifted])
@@ -93,8 +90,8 @@ class MakeUnsigned:
         A zero point that is computed stays, too: its factor is read as the model has it. Products of two run-time
         factors take both types.
         """
-        packed = any(node.operand(index).is_const for index in _FACTORS[node.op])
-        for index, place in _FACTORS[node.op].items():
+        packed = any(node.operand(index).is_const for index in factors(node))
+        for index, place in zero_points(node).items():
             factor, point = node.operand(index), node.optional_operand(place)
             if factor.is_const:
                 continue

@@ -28,7 +28,6 @@ from tinycomp.targets.common.quantized.reading import (
 )
 
 WEIGHTS = EIGHT_BITS | {"int4", "uint4"}
-_COMBINING = ("Add", "Sub", "Mul")
 
 
 def positive(scale: Array) -> bool | Remark:
@@ -158,7 +157,7 @@ def qadd(a: ValuePattern, b: ValuePattern) -> ValuePattern:
 
 def qbinary(a: ValuePattern, b: ValuePattern) -> ValuePattern:
     """Match the sum, difference or product of two 8-bit tensors with an activation."""
-    return quantized(clamped(P.op(set(_COMBINING), dequantized(a), dequantized(b))))
+    return quantized(clamped(P.op({"Add", "Sub", "Mul"}, dequantized(a), dequantized(b))))
 
 
 def qavgpool(x: ValuePattern) -> ValuePattern:

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from tinycomp.index import named
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ops.numeric import Array
 from tinycomp.rewrite.traits import is_structural
 
-PRODUCTS = ("Conv", "Gemm", "MatMul")
+PRODUCTS = named("product")
 MEAN_WEIGHT = 64
 """What every element of a mean counts where it is summed in integers and rounded as TFLite does.
 

@@ -10,9 +10,6 @@ from tinycomp.ops.numeric import Array
 from tinycomp.rewrite import Match, reject
 from tinycomp.targets.common.checks import Verdict
 
-FUNCTIONS = ("Celu", "Clip", "Elu", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "Relu", "Selu", "Sigmoid",
-             "Softplus", "Swish", "Tanh")  # fmt: skip
-"""Operators that models have between quantised layers and that a table can stand for."""
 _VALUES = 256
 """Entries of a table: as many as a byte has values."""
 
