@@ -54,7 +54,7 @@ def test_gemm_before_opset_7_broadcasts_on_request():
 
 def test_gemm_rejects_a_larger_c():
     a, b, c = sample("float32", (1, 5)), sample("float32", (5, 4)), sample("float32", (3, 4))
-    with pytest.raises(ExecutionError, match=r"Gemm: C does not broadcast.*broadcasts to \(1, 4\); found \(3, 4\)"):
+    with pytest.raises(ExecutionError, match=r"the bias does not broadcast.*shape \[1, 4\] or .*found float32\[3, 4\]"):
         run_ours("Gemm", [a, b, c])
 
 
@@ -145,7 +145,7 @@ def test_einsum_in_every_dtype():
     [
         ("ij,jk->ik->", 'malformed term "ik->"'), ("i.j,jk->ik", 'malformed term "i.j"'), ("ij->ij", "1 input terms"),
         ("ij,jk->im", 'bad output label "m"'), ("ij,jk->ii", 'bad output label "i"'), ("i1,jk->ik", "malformed term"),
-        ("ijk,jk->ik", "does not fit the shapes"), ("ij,kj->ik", "does not fit the shapes"),
+        ("ijk,jk->ik", 'term "ijk"'), ("ij,kj->ik", '"j" of "ij,kj->ik" has two sizes; expected 4; found 3'),
     ],
 )  # fmt: skip
 def test_einsum_rejects_malformed_equations(equation, text):

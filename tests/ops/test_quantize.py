@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.ops.harness import check, dtype_of, run_ours, sample
-from tinycomp.errors import ExecutionError, ModelError
+from tinycomp.errors import ExecutionError
 from tinycomp.ops.numeric import integer_range
 
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int4", "uint4", "int2", "uint2"]
@@ -120,7 +120,7 @@ def test_output_types():
     assert run_ours("QuantizeLinear", [x, f32(1)])[0].dtype == np.uint8
     assert run_ours("QuantizeLinear", [x, f32(1)], {"output_dtype": 3})[0].dtype == np.int8
     assert run_ours("QuantizeLinear", [x, f32(1)], {"output_dtype": 22})[0].dtype == ml_dtypes.int4
-    with pytest.raises(ModelError, match="output_dtype contradicts y_zero_point; expected uint8; found int8"):
+    with pytest.raises(ExecutionError, match="output_dtype contradicts the zero point; expected uint8; found int8"):
         run_ours("QuantizeLinear", [x, f32(1), np.array(0, np.uint8)], {"output_dtype": 3})
 
 
@@ -144,13 +144,13 @@ def test_a_scale_of_a_run_is_used_as_it_is():
 
 def test_parameters_must_fit():
     x = sample("float32", (3, 4))
-    with pytest.raises(ModelError, match=r"y_scale does not fit axis 1; expected shape \[\] or \[4\]; found \[3\]"):
+    with pytest.raises(ExecutionError, match="the scale has the wrong size; expected 4; found 3"):
         run_ours("QuantizeLinear", [x, np.ones(3, np.float32)])
-    with pytest.raises(ModelError, match="y_zero_point and y_scale differ in shape"):
+    with pytest.raises(ExecutionError, match="scale and zero point differ in shape; expected 4; found 3"):
         run_ours("QuantizeLinear", [x, np.ones(4, np.float32), np.zeros(3, np.int8)])
-    with pytest.raises(ModelError, match=r"y_scale does not fit block_size 2 on axis 1; .*shape \[3, 2\]"):
+    with pytest.raises(ExecutionError, match="axis 1 of the scale does not fit blocks of 2; expected 2; found 4"):
         run_ours("QuantizeLinear", [x, np.ones((3, 4), np.float32)], {"block_size": 2})
-    with pytest.raises(ExecutionError, match="QuantizeLinear: axis out of range"):
+    with pytest.raises(ExecutionError, match="axis is out of range"):
         run_ours("QuantizeLinear", [x, np.ones(4, np.float32)], {"axis": 2})
 
 
@@ -182,9 +182,7 @@ def test_matmul_integer_with_a_zero_point_per_row():
 
 
 def test_matmul_integer_error():
-    with pytest.raises(
-        ModelError, match=r"MatMulInteger: the operands do not fit; .* found shapes \[3, 4\] and \[3, 5\]"
-    ):
+    with pytest.raises(ExecutionError, match="differ in the size that is summed over; expected 3; found 4"):
         run_ours("MatMulInteger", [np.zeros((3, 4), np.uint8), np.zeros((3, 5), np.uint8)])
 
 

@@ -33,6 +33,8 @@ POOL = {**WINDOW, "kernel_shape": PAIRS, "ceil_mode": st.integers(0, 1)}
 ATTRIBUTES: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "AveragePool": POOL,
     "Concat": {"axis": st.integers(-4, 4)},
+    **{op: {"axis": st.integers(-4, 4)} for op in ("DequantizeLinear", "QuantizeLinear")},
+    "Einsum": {"equation": st.sampled_from(["ij,jk", "...ij,jk->...ik", "i,i", "...ij->...", "abc->cb"])},
     "Conv": {**WINDOW, "group": st.integers(1, 2)},
     "Flatten": {"axis": st.integers(-3, 4)},
     "Gemm": {"transA": st.integers(0, 1), "transB": st.integers(0, 1)},
@@ -88,6 +90,8 @@ def _fitting(op: str, draw: st.DrawFn) -> list[Value | None]:
         "Conv": [[b, 4, *draw(st.tuples(*[st.integers(1, 6)] * 2))], [c * 2, 4, *draw(PAIRS)], [c * 2]],
         "MatMul": [[*first, c], [c, b]],
         "Gemm": [[b, c], [c, 3], [3]],
+        "MatMulInteger": [[*first, c], [c, b]],
+        "QLinearMatMul": [[*first, c], [], [], [c, b], [b], [b], [], []],
         "BatchNormalization": [first, *[[first[1]]] * 4],
         "LayerNormalization": [first, [first[-1]], [first[-1]]],
         "Concat": [first, [*first[:-1], b]],
@@ -109,7 +113,11 @@ def nodes(draw: st.DrawFn) -> Node:
     op = draw(st.sampled_from(RULES))
     opset = draw(st.sampled_from(OPSETS))
     chosen = ATTRIBUTES.get(op, {})
-    attrs = {name: draw(value) for name, value in chosen.items() if name == "kernel_shape" or draw(st.booleans())}
+    attrs = {
+        name: draw(value)
+        for name, value in chosen.items()
+        if name in ("kernel_shape", "equation") or draw(st.booleans())
+    }
     if draw(st.booleans()):
         operands = _fitting(op, draw)
     else:

@@ -120,24 +120,6 @@ def _repeated(node: Node, shapes: _Shapes) -> Iterator[Demand]:
             yield Demand(own, size, or_one=not isinstance(size, int) or size == 1)
 
 
-def _product_rule(left: int, right: int) -> _Rule:
-    def rule(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-        a, b = shapes[left], shapes[right]
-        if a and b:
-            yield Demand(a[-1], b[max(len(b) - 2, 0)])
-            yield from _all_fit([a[:-2], b[:-2]])
-
-    return rule
-
-
-def _gemm(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-    a, b = shapes[:2]
-    if a and b:
-        yield Demand(a[0 if node.attrs.get("transA", 0) else 1], b[1 if node.attrs.get("transB", 0) else 0])
-    if len(shapes) > 2 and shapes[2] is not None and node.output.rank is not None and node.output.sizes is not None:
-        yield from _all_fit([node.output.sizes, shapes[2]])
-
-
 def _convolution_rule(weights: int) -> _Rule:
     def rule(node: Node, shapes: _Shapes) -> Iterator[Demand]:
         x, w = shapes[0], shapes[weights]
@@ -157,15 +139,6 @@ def _channels(node: Node, shapes: _Shapes) -> Iterator[Demand]:
 
 _VECTORS_OF_CHANNELS = 21
 """Since this opset GroupNormalization has an element for every channel, not for every group."""
-
-
-def _along_axis(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-    """Demand a scale for every element of an axis, where there is more than one."""
-    x, scales = shapes[0], shapes[1]
-    if x and scales and len(scales) == 1 and scales[0] != 1 and not node.attrs.get("block_size", 0):
-        axis = int(node.attrs.get("axis", 1))
-        if isinstance(scales[0], int) and -len(x) <= axis < len(x):
-            yield Demand(x[axis], scales[0])
 
 
 def _recurrent(node: Node, shapes: _Shapes) -> Iterator[Demand]:
@@ -260,17 +233,13 @@ _RULES: Mapping[str, _Rule] = {
     **dict.fromkeys(("LayerNormalization", "PRelu", "RMSNormalization"), _repeated),
     **dict.fromkeys(("BatchNormalization", "GroupNormalization", "InstanceNormalization"), _channels),
     **dict.fromkeys(("Conv", "ConvInteger", "ConvTranspose"), _convolution_rule(1)),
-    **dict.fromkeys(("DequantizeLinear", "QuantizeLinear"), _along_axis),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),
-    **dict.fromkeys(("MatMul", "MatMulInteger"), _product_rule(0, 1)),
     **dict.fromkeys(("Scatter", "ScatterElements"), _scatter),
     "Attention": _attention,
     "Concat": _concat,
     "Expand": _expand,
-    "Gemm": _gemm,
     "NonMaxSuppression": _boxes,
     "QLinearConv": _convolution_rule(3),
-    "QLinearMatMul": _product_rule(0, 3),
     "Reshape": _reshape,
     "ScatterND": _scatter_slices,
     "Split": _split,

@@ -6,7 +6,6 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from tinycomp.errors import ExecutionError
 
@@ -44,29 +43,6 @@ def split_equation(equation: str, operands: int) -> tuple[list[str], str]:
     return terms, right
 
 
-def check_shapes(equation: str, shapes: Sequence[Sequence[Any]]) -> None:
-    """Refuse an equation that is malformed or does not fit the shapes; a dimension that is no number fits everything.
-
-    Raises:
-        ExecutionError: If it is.
-    """
-    texts, _ = split_equation(equation, len(shapes))
-    terms = [labels_of(text, len(shape)) for text, shape in zip(texts, shapes, strict=True)]
-    # An unknown dimension stands for a label of its own, which then has one size.
-    numbers: dict[str, int] = {}
-    for term, shape in zip(terms, shapes, strict=True):
-        fits = len(term) == len(shape)
-        for label, size in zip(term, shape, strict=False):
-            if isinstance(size, int) and not label.isdigit():
-                fits &= numbers.setdefault(label, size) == size
-        if not fits:
-            raise ExecutionError(
-                f'the equation "{equation}" does not fit the shapes',
-                where="Einsum",
-                found=str([list(s) for s in shapes]),
-            )
-
-
 def labels_of(term: str, rank: int) -> Labels:
     """Return one label per axis; axes under the ellipsis are numbered from the right, as broadcasting aligns them."""
     before, dots, after = term.partition("...")
@@ -81,19 +57,12 @@ def output_labels(right: str, terms: Sequence[Labels]) -> Labels:
     return [*before, *(str(i) for i in range(hidden if dots else 0, 0, -1)), *after]
 
 
-def label_sizes(terms: Sequence[Labels], shapes: Sequence[tuple[int, ...]], equation: str) -> dict[str, int]:
-    """Return the size of every label; only axes under the ellipsis broadcast."""
+def label_sizes(terms: Sequence[Labels], shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+    """Return the size of every label of shapes that fit; axes under the ellipsis broadcast."""
     sizes: dict[str, int] = {}
-    for term, shape in zip(terms, shapes, strict=True):
-        fits = len(term) == len(shape)
-        for label, size in zip(term, shape, strict=False):
-            known = sizes.setdefault(label, size)
-            if label.isdigit() and 1 in (known, size):
-                sizes[label] = size if known == 1 else known
-            else:
-                fits &= known == size
-        if not fits:
-            raise ExecutionError(f'the equation "{equation}" does not fit the shapes {shapes}', where="Einsum")
+    for label, size in itertools.chain.from_iterable(map(zip, terms, shapes)):
+        if sizes.get(label, 1) == 1:
+            sizes[label] = size
     return sizes
 
 

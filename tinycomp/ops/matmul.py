@@ -5,28 +5,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from tinycomp.errors import ExecutionError
 from tinycomp.ir.graph import Node
+from tinycomp.ir.types import TensorType
 from tinycomp.memory.budget import reserve
 from tinycomp.ops.contraction import (
     Labels,
-    check_shapes,
     contraction_order,
     label_sizes,
     labels_of,
     output_labels,
     split_equation,
 )
-from tinycomp.ops.facts import Facts, Operand, broadcast_shape, broadcast_sizes, may_be_equal
 from tinycomp.ops.numeric import Array, node_shape, widened
 from tinycomp.ops.record import OpFamily
-from tinycomp.ops.rule import Sizes
+from tinycomp.ops.rule import Facts, Results
 from tinycomp.symbolic import Size, product
 
 FAMILY = OpFamily("matmul")
@@ -47,19 +44,26 @@ def _gemm_macs(node: Node) -> Size:
 def matmul(a: Array, b: Array) -> Array:
     """Return the matrix product, as numpy.matmul does."""
     if a.ndim > 1 and b.ndim > 1:
-        with contextlib.suppress(ValueError):  # what does not broadcast is numpy's to refuse
-            batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-            reserve((*batch, a.shape[-2], b.shape[-1]), a.itemsize, "MatMul")
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        reserve((*batch, a.shape[-2], b.shape[-1]), a.itemsize, "MatMul")
     return np.asarray(np.matmul(a, b))
 
 
-@FAMILY.plain_type("MatMul", least=2)
-def _matmul_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
-    (dtype, a), (_, b) = operands
-    if min(len(a), len(b)) < 2 or not may_be_equal(a[-1], b[-2]):
-        return None
-    batch = broadcast_shape(a[:-2], b[:-2])
-    return None if batch is None else (dtype, (*batch, a[-2], b[-1]))
+def product_type(facts: Facts, left: int, right: int, dtype: str) -> TensorType:
+    """Return the type of a product of two operands, vectors and batches of matrices as numpy has them."""
+    for index in (left, right):
+        facts.require_rank_from(index, 1)
+    a, b = facts.shape(left), facts.shape(right)
+    if a is not None and b is not None:
+        facts.require_equal(a[-1], b[max(len(b) - 2, 0)], "the operands differ in the size that is summed over")
+        batch = facts.broadcast(a[:-2], b[:-2], message="the batches do not broadcast") or ()
+        return facts.tensor(dtype, (*batch, *a[-2:-1], *(b[-1:] if len(b) > 1 else ())))
+    return facts.tensor(dtype, None)
+
+
+@FAMILY.infer("MatMul")
+def _matmul(facts: Facts) -> Results:
+    return [product_type(facts, 0, 1, facts.first_dtype())]
 
 
 @FAMILY.op("Gemm", since=7, macs=_gemm_macs)
@@ -74,11 +78,7 @@ def gemm(
     transA: int = 0,  # noqa: N803
     transB: int = 0,  # noqa: N803
 ) -> Array:
-    """Return ``alpha A' B' + beta C`` with ``C`` broadcast to the product.
-
-    Raises:
-        ExecutionError: If ``C`` is larger than the product.
-    """
+    """Return ``alpha A' B' + beta C`` with ``C`` broadcast to the product."""
     left, right = a.T if transA else a, b.T if transB else b
     reserve((len(left), right.shape[-1]), a.itemsize, "Gemm")
     product = np.matmul(left, right)
@@ -86,15 +86,7 @@ def gemm(
         product = (product * alpha).astype(a.dtype)
     if c is None or beta == 0.0:
         return np.asarray(product)
-    result = product + (c if beta == 1.0 else (c * beta).astype(a.dtype))
-    if result.shape != product.shape:
-        raise ExecutionError(
-            "C does not broadcast to A B",
-            where="Gemm",
-            expected=f"a shape that broadcasts to {product.shape}",
-            found=str(c.shape),
-        )
-    return np.asarray(result)
+    return np.asarray(product + (c if beta == 1.0 else (c * beta).astype(a.dtype)))
 
 
 @FAMILY.op("Gemm", since=1, macs=_gemm_macs)
@@ -113,34 +105,29 @@ def gemm_broadcast(
     return np.asarray(gemm(a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB))
 
 
-@FAMILY.plain_type("Gemm", least=2, most=3, since=11)
-def _gemm_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
-    (dtype, a), (_, b) = operands[:2]
-    if len(a) != 2 or len(b) != 2:
-        return None
-    rows, depth = reversed(a) if node.attrs.get("transA") else a
-    other_depth, columns = reversed(b) if node.attrs.get("transB") else b
-    size = (rows, columns)
-    if depth != other_depth or any(broadcast_shape(shape, size) != size for _, shape in operands[2:]):
-        return None
-    return dtype, size
-
-
-@FAMILY.check("Gemm")
-def _check_gemm_bias(facts: Facts) -> None:
-    rows = facts.dim(0, 1 if facts.attr("transA", 0) else 0)
-    columns = facts.dim(1, 0 if facts.attr("transB", 0) else 1)
-    if facts.node.version >= 7:
-        facts.require_broadcast(2, (rows, columns), "the bias")
+@FAMILY.infer("Gemm")
+def _gemm(facts: Facts) -> Results:
+    a, b = facts.dims(0, 2), facts.dims(1, 2)
+    rows, depth = reversed(a) if facts.attr("transA") else a
+    also_depth, columns = reversed(b) if facts.attr("transB") else b
+    facts.require_equal(depth, also_depth, "the operands differ in the size that is summed over")
+    facts.require_broadcast(2, (rows, columns), "the bias")
+    return [facts.tensor(facts.first_dtype(), (rows, columns))]
 
 
 @FAMILY.op("Det")
 @widened
 def det(x: Array) -> Array:
     """Return the determinants of the innermost square matrices."""
-    if not x.shape[-1] and not x.shape[-2]:
-        return np.ones(x.shape[:-2], x.dtype)
-    return np.asarray(np.linalg.det(x))
+    return np.asarray(np.linalg.det(x)) if x.shape[-1] else np.ones(x.shape[:-2], x.dtype)
+
+
+@FAMILY.infer("Det")
+def _det(facts: Facts) -> Results:
+    facts.require_rank_from(0, 2)
+    facts.require_equal(facts.dim(0, -2), facts.dim(0, -1), "the matrices are not square")
+    shape = facts.shape(0)
+    return [facts.tensor(facts.dtype(0), None if shape is None else shape[:-2])]
 
 
 def _simplify(x: Array, term: Labels, needed: set[str]) -> tuple[Array, Labels]:
@@ -183,15 +170,11 @@ def _einsum_macs(node: Node) -> Size:
 @FAMILY.op("Einsum", macs=_einsum_macs)
 @widened
 def einsum(*inputs: Array, equation: str) -> Array:
-    """Return a sum of products in Einstein notation; several operands are contracted in the cheapest order.
-
-    Raises:
-        ExecutionError: If the equation is malformed or does not fit the shapes.
-    """
+    """Return a sum of products in Einstein notation; several operands are contracted in the cheapest order."""
     texts, right = split_equation(equation, len(inputs))
     terms = [labels_of(text, x.ndim) for text, x in zip(texts, inputs, strict=True)]
     output = output_labels(right, terms)
-    sizes = label_sizes(terms, [x.shape for x in inputs], equation)
+    sizes = label_sizes(terms, [x.shape for x in inputs])
     # An axis of size 1 under an ellipsis that is summed must count as often as its partner is long.
     operands = {
         i: (np.broadcast_to(x, [sizes[label] for label in term]), term)
@@ -215,42 +198,32 @@ def _shared(own: tuple[Array, Labels], other: tuple[Array, Labels], needed: set[
     return _simplify(*own, needed.union(other[1]))
 
 
-@FAMILY.check("Einsum")
-def _check_einsum(facts: Facts) -> None:
-    shapes = [facts.shape(i) for i in range(len(facts.node.inputs))]
-    if any(s is None for s in shapes):
-        return
+@FAMILY.infer("Einsum")
+def _einsum(facts: Facts) -> Results:
+    equation = str(facts.attr("equation", ""))
     try:
-        check_shapes(str(facts.attr("equation", "")), [s for s in shapes if s is not None])
+        texts, right = split_equation(equation, facts.count)
     except ExecutionError as error:
         facts.fail(error.message, expected=error.expected, found=error.found)
-
-
-@FAMILY.sizes("MatMul")
-def matmul_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
-    """Give the shape of a product, quantised ones among them."""
-    a, b = shapes[0], shapes[3 if node.op == "QLinearMatMul" else 1]
-    if a is None or b is None or not a or not b:
-        return [None]
-    rows, columns = a[-2:-1], b[-1:] if len(b) > 1 else ()
-    batch = broadcast_sizes(a[:-2], b[:-2])
-    return [None if batch is None else (*batch, *rows, *columns)]
-
-
-@FAMILY.sizes("Einsum")
-def _einsum_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
-    equation = node.attrs["equation"]
-    text = (equation.decode() if isinstance(equation, bytes) else equation).replace(" ", "")
-    left, arrow, right = text.partition("->")
-    terms = left.split(",")
-    if "." in text or not arrow or len(terms) != len(shapes):
-        return [None]
+    terms: list[Labels] = []
     sizes: dict[str, Size | None] = {}
-    for term, shape in zip(terms, shapes, strict=True):
-        for letter, size in zip(term, shape or (None,) * len(term), strict=True):
-            known = sizes.get(letter)
-            sizes[letter] = size if known is None or known == 1 else known
-    return [tuple([sizes.get(letter) for letter in right])]
+    for index, text in enumerate(texts):
+        shape = facts.shape(index)
+        if shape is None:
+            if "..." in text and "..." in right:
+                return [facts.tensor(facts.first_dtype(), None)]
+            continue
+        terms.append(labels_of(text, len(shape)))
+        facts.require(len(terms[-1]) == len(shape), f'the term "{text}" of "{equation}" does not fit its operand',
+                      expected="a letter for each dimension", found=facts.shown(index))  # fmt: skip
+        for label, size in zip(terms[-1], shape, strict=True):
+            if not label.isdigit():
+                sizes[label] = facts.require_equal(sizes.get(label), size, f'"{label}" of "{equation}" has two sizes')
+            elif label in sizes:
+                sizes[label], *_ = facts.broadcast((sizes[label],), (size,)) or (None,)
+            else:
+                sizes[label] = size
+    return [facts.tensor(facts.first_dtype(), [sizes.get(label) for label in output_labels(right, terms)])]
 
 
 FAMILY.trait("product", "Gemm", "MatMul")

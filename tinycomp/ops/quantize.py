@@ -5,23 +5,21 @@ A scale is one value, one per slice of an axis, or one per block of an axis (``b
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import onnx
 
-from tinycomp.errors import ModelError
-from tinycomp.ir.graph import Node
-from tinycomp.ops.facts import Check, Facts, Operand
-from tinycomp.ops.matmul import matmul_macs, matmul_sizes
+from tinycomp.ir.proto import DTYPE_BY_NUMBER
+from tinycomp.ir.types import UNKNOWN_DTYPE
+from tinycomp.ops.facts import Check
+from tinycomp.ops.facts import Facts as CheckFacts
+from tinycomp.ops.matmul import matmul_macs, product_type
 from tinycomp.ops.numeric import (
     Array,
     compute_dtype,
     exact_float,
-    fix_axis,
     integer_range,
     is_float,
     minus_zero_point,
@@ -29,69 +27,60 @@ from tinycomp.ops.numeric import (
     to_int32,
 )
 from tinycomp.ops.record import OpFamily
+from tinycomp.ops.rule import Facts, Results, Sizes, sizes_of
 
 FAMILY = OpFamily("quantize")
 
 _FLOAT32 = np.dtype(np.float32)
 
 
+def require_scales(facts: Facts, *operands: int, signed: bool = False) -> None:
+    """Demand that constant scales, the operands of these numbers, are finite and, unless ``signed``, above 0.
+
+    Scales that a run computes are used as they are.
+    """
+    for index in () if facts.in_run else operands:
+        scale = facts.node.const(index)
+        if scale is not None:
+            _refuse_scales(facts, scale, signed)
+
+
 def positive_scales(*operands: int) -> Check:
     """Return the check that the operands of these numbers, which are scales, are finite and above 0."""
-    return _scales(operands, signed=False)
 
-
-def _scales(operands: Sequence[int], signed: bool) -> Check:
-    """Return the check of positive scales, or of finite ones of any sign, by which stored numbers may be multiplied."""
-    problem, expected = ("not finite", "finite scales") if signed else ("not positive", "finite scales above 0")
-
-    def check(facts: Facts) -> None:
-        for index in operands:
-            scale = facts.const(index)
-            if scale is None:
-                continue
-            scales = scale.astype(np.float64)
-            wrong = scales[~(np.isfinite(scales) & (signed | (scales > 0)))]
-            if wrong.size:
-                facts.fail(
-                    f"a quantisation scale is {problem}",
-                    expected=expected,
-                    found=wrong.reshape(-1)[0],
-                    hint="Quantise the model again; a scale of 0 comes from a tensor that was 0 in all of the samples.",
-                )
+    def check(facts: CheckFacts) -> None:
+        for scale in map(facts.const, operands):
+            if scale is not None:
+                _refuse_scales(facts, scale, signed=False)
 
     return check
+
+
+def _refuse_scales(facts: Facts | CheckFacts, scale: Array, signed: bool) -> None:
+    scales = scale.astype(np.float64)
+    wrong = scales[~(np.isfinite(scales) & (signed | (scales > 0)))]
+    if wrong.size:
+        facts.fail(
+            f"a quantisation scale is {'not finite' if signed else 'not positive'}",
+            expected="finite scales" if signed else "finite scales above 0",
+            found=wrong.reshape(-1)[0],
+            hint="Quantise the model again; a scale of 0 comes from a tensor that was 0 in all of the samples.",
+        )
 
 
 def _dtype_of(enum: int) -> np.dtype[Any]:
     return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(enum))
 
 
-def _spread(op: str, name: str, parameter: Array, x: Array, axis: int, block_size: int) -> Array:
+def _spread(parameter: Array, x: Array, axis: int, block_size: int) -> Array:
     """Return a scale or zero point in a shape that broadcasts with ``x``."""
     if parameter.size == 1 and block_size == 0:
         return parameter.reshape(())
-    axis = fix_axis(axis, x.ndim, op)
-    size = x.shape[axis]
+    axis %= x.ndim
     if block_size:
-        return _spread_blocks(op, name, parameter, x, axis, block_size)
-    if parameter.shape != (size,):
-        raise ModelError(
-            f"{op}: {name} does not fit axis {axis}", expected=f"shape [] or {[size]}", found=str(list(parameter.shape))
-        )
-    return parameter.reshape(size, *[1] * (x.ndim - axis - 1))
-
-
-def _spread_blocks(op: str, name: str, parameter: Array, x: Array, axis: int, block_size: int) -> Array:
-    expected = list(x.shape)
-    expected[axis] = -(-x.shape[axis] // block_size) if block_size > 0 else 0
-    if block_size < 0 or list(parameter.shape) != expected:
-        raise ModelError(
-            f"{op}: {name} does not fit block_size {block_size} on axis {axis}",
-            expected=f"a positive block_size and shape {expected}",
-            found=f"shape {list(parameter.shape)}",
-        )
-    whole = np.repeat(parameter, block_size, axis=axis)
-    return whole[(slice(None),) * axis + (slice(x.shape[axis]),)]
+        whole = np.repeat(parameter, block_size, axis=axis)
+        return whole[(slice(None),) * axis + (slice(x.shape[axis]),)]
+    return parameter.reshape(x.shape[axis], *[1] * (x.ndim - axis - 1))
 
 
 def saturate(x: Array, dtype: np.dtype[Any]) -> Array:
@@ -124,7 +113,6 @@ def requantize(total: Array, ratio: Array, zero_point: Array) -> Array:
 
 
 def _quantize(
-    op: str,
     x: Array,
     scale: Array,
     zero_point: Array | None,
@@ -134,7 +122,7 @@ def _quantize(
     clip: bool,
     precision: np.dtype[Any],
 ) -> Array:
-    spread = _spread(op, "y_scale", scale, x, axis, block_size)
+    spread = _spread(scale, x, axis, block_size)
     wide = compute_dtype(precision)
     ratio = np.asarray(x.astype(wide, copy=False) / spread.astype(wide))
     if precision != wide:
@@ -142,13 +130,7 @@ def _quantize(
     if not is_float(dtype):
         np.rint(ratio, out=ratio)
     if zero_point is not None:
-        if zero_point.size != scale.size:
-            raise ModelError(
-                f"{op}: y_zero_point and y_scale differ in shape",
-                expected=str(list(scale.shape)),
-                found=str(list(zero_point.shape)),
-            )
-        ratio += _spread(op, "y_zero_point", zero_point, x, axis, block_size).astype(wide)
+        ratio += _spread(zero_point, x, axis, block_size).astype(wide)
     return saturate_float(ratio, dtype, clip) if is_float(dtype) else saturate(ratio, dtype)
 
 
@@ -164,13 +146,9 @@ def quantize_linear(
     output_dtype: int = 0,
     saturate: int = 1,
 ) -> Array:
-    """Quantise: ``saturate(round(x / y_scale) + y_zero_point)``, computed in float32, rounding half to even.
-
-    Raises:
-        ModelError: If scale or zero point do not fit the input, or the types contradict each other.
-    """
+    """Quantise: ``saturate(round(x / y_scale) + y_zero_point)``, computed in float32, rounding half to even."""
     dtype = _quantized_dtype(y_zero_point, output_dtype)
-    return _quantize("QuantizeLinear", x, y_scale, y_zero_point, dtype, axis, block_size, bool(saturate), _FLOAT32)
+    return _quantize(x, y_scale, y_zero_point, dtype, axis, block_size, bool(saturate), _FLOAT32)
 
 
 @FAMILY.op("QuantizeLinear", since=23)
@@ -191,19 +169,60 @@ def quantize_linear_23(
     rounded = _dtype_of(precision) if precision else y_scale.dtype
     if rounded == np.dtype(ml_dtypes.float8_e8m0fnu) or not is_float(rounded):
         rounded = _FLOAT32
-    return _quantize("QuantizeLinear", x, y_scale, y_zero_point, dtype, axis, block_size, bool(saturate), rounded)
+    return _quantize(x, y_scale, y_zero_point, dtype, axis, block_size, bool(saturate), rounded)
 
 
 def _quantized_dtype(zero_point: Array | None, output_dtype: int) -> np.dtype[Any]:
-    if zero_point is None:
-        return _dtype_of(output_dtype) if output_dtype else np.dtype(np.uint8)
-    if output_dtype and _dtype_of(output_dtype) != zero_point.dtype:
-        raise ModelError(
-            "QuantizeLinear: output_dtype contradicts y_zero_point",
-            expected=str(zero_point.dtype),
-            found=str(_dtype_of(output_dtype)),
-        )
-    return zero_point.dtype
+    if zero_point is not None:
+        return zero_point.dtype
+    return _dtype_of(output_dtype) if output_dtype else np.dtype(np.uint8)
+
+
+@FAMILY.infer("QuantizeLinear")
+def _quantized(facts: Facts) -> Results:
+    require_scales(facts, 1)
+    _require_steps(facts)
+    dtype = _named_dtype(facts, "output_dtype")
+    _named_dtype(facts, "precision")
+    if facts.has(2):
+        given, dtype = dtype, facts.dtype(2)
+        if given and dtype not in (given, UNKNOWN_DTYPE):
+            facts.fail("output_dtype contradicts the zero point", expected=dtype, found=given)
+    return [facts.tensor(dtype or "uint8", facts.shape(0))]
+
+
+def _named_dtype(facts: Facts, attribute: str) -> str:
+    """Return the type that an attribute names by its number, an empty text if there is none."""
+    number = int(facts.attr(attribute) or 0)
+    if number and number not in DTYPE_BY_NUMBER:
+        facts.fail(f"unknown {attribute}", expected=f"one of 1..{max(DTYPE_BY_NUMBER)}", found=number)
+    return DTYPE_BY_NUMBER[number] if number else ""
+
+
+def _require_steps(facts: Facts) -> None:
+    """Demand of scale and zero point that they are one number each, one per slice of an axis, or one per block."""
+    x, scale, axis, block = facts.shape(0), facts.shape(1), int(facts.attr("axis", 1)), int(facts.attr("block_size", 0))
+    facts.require(block >= 0, "block_size is negative", expected="0 or more", found=block)
+    if scale is not None and x is not None:
+        if block:
+            at = facts.require_axis(axis, len(x))
+            facts.require_rank(1, len(x), "the scale of blocks")
+            for i, (own, dim) in enumerate(zip(scale, x, strict=True)):
+                blocks = dim if i != at or dim is None else (dim + (block - 1)) // block
+                facts.require_equal(own, blocks, f"axis {i} of the scale does not fit blocks of {block}")
+        elif len(scale) == 1 and (isinstance(scale[0], int) or -len(x) <= axis < len(x)):
+            wanted = None if scale[0] == 1 else x[facts.require_axis(axis, len(x))]
+            facts.require_one_or(scale[0], wanted, "the scale has the wrong size")
+        else:
+            facts.require_scalar(1, "the scale")
+    zero = facts.shape(2)
+    if zero is not None and scale is not None:
+        if len(zero) == len(scale):
+            for own, wanted in zip(zero, scale, strict=True):
+                facts.require_equal(own, wanted, "scale and zero point differ in shape")
+        else:
+            facts.require_scalar(1, "the scale, since the zero point has another rank")
+            facts.require_scalar(2, "the zero point, since the scale has another rank")
 
 
 @FAMILY.op("DequantizeLinear", traits={"cheap"})
@@ -217,16 +236,11 @@ def dequantize_linear(
     block_size: int = 0,
     output_dtype: int = 0,
 ) -> Array:
-    """Dequantise: ``(x - x_zero_point) * x_scale``, in the type of the scale or ``output_dtype``.
-
-    Raises:
-        ModelError: If scale or zero point do not fit the input.
-    """
-    op = "DequantizeLinear"
-    scale = _spread(op, "x_scale", x_scale, x, axis, block_size)
+    """Dequantise: ``(x - x_zero_point) * x_scale``, in the type of the scale or ``output_dtype``."""
+    scale = _spread(x_scale, x, axis, block_size)
     wide = x.astype(np.float32) if is_float(x.dtype) else x.astype(np.int64 if x.dtype.itemsize > 2 else np.int32)
     if x_zero_point is not None:
-        wide = wide - _spread(op, "x_zero_point", x_zero_point, x, axis, block_size).astype(wide.dtype)
+        wide = wide - _spread(x_zero_point, x, axis, block_size).astype(wide.dtype)
     result = np.asarray(wide.astype(np.float32) * scale.astype(np.float32))
     if output_dtype:
         return result.astype(_dtype_of(output_dtype), copy=False)
@@ -234,29 +248,16 @@ def dequantize_linear(
     return result.astype(_FLOAT32 if is_exponent else x_scale.dtype, copy=False)
 
 
-FAMILY.check("QuantizeLinear")(positive_scales(1))
-FAMILY.check("DequantizeLinear")(_scales([1], signed=True))
+@FAMILY.infer("DequantizeLinear")
+def _dequantized(facts: Facts) -> Results:
+    require_scales(facts, 1, signed=True)
+    _require_steps(facts)
+    dtype = "float32" if facts.version < _ANY_FLOAT or facts.dtype(1) == "float8_e8m0fnu" else facts.dtype(1)
+    return [facts.tensor(_named_dtype(facts, "output_dtype") or dtype, facts.shape(0))]
 
 
-@FAMILY.check("DequantizeLinear", "QuantizeLinear")
-def _check_scale_shapes(facts: Facts) -> None:
-    if facts.rank(1) == 1 and facts.dim(1, 0) != 1 and facts.node.version >= 13:
-        axis = int(facts.attr("axis", 1))
-        facts.require_axis(axis, facts.rank(0))
-        if not facts.attr("block_size", 0):
-            facts.require_size(1, 0, facts.dim(0, axis), "the scale")
-    zero_point, scale = facts.sizes(2), facts.sizes(1)
-    if zero_point is None or scale is None or math.prod(zero_point) == math.prod(scale) == 1:
-        return
-    if zero_point != scale:
-        facts.fail("scale and zero point differ in shape", expected=f"{list(scale)}", found=list(zero_point))
-
-
-@FAMILY.plain_type("DequantizeLinear", least=2, most=3, since=10, dtypes=None)
-def _dequantized_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
-    (dtype, x), (scale, _) = operands[:2]
-    plain = dtype in ("int8", "uint8", "int32") and scale == "float32" and "output_dtype" not in node.attrs
-    return (scale, x) if plain else None
+_ANY_FLOAT = 19
+"""From this version on scales have any floating-point type."""
 
 
 @FAMILY.op("DynamicQuantizeLinear")
@@ -271,13 +272,12 @@ def dynamic_quantize_linear(x: Array) -> tuple[Array, Array, Array]:
     return y, np.asarray(scale, dtype=np.float32), np.asarray(point).astype(np.uint8)
 
 
-def _integer_product(op: str, a: Array, a_zero_point: Array | None, b: Array, b_zero_point: Array | None) -> Array:
-    if a.ndim == 0 or b.ndim == 0 or a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
-        raise ModelError(
-            f"{op}: the operands do not fit",
-            expected="A's last size equal to B's last but one",
-            found=f"shapes {list(a.shape)} and {list(b.shape)}",
-        )
+@FAMILY.infer("DynamicQuantizeLinear")
+def _dynamically_quantized(facts: Facts) -> Results:
+    return [facts.tensor("uint8", facts.shape(0)), facts.tensor("float32", ()), facts.tensor("uint8", ())]
+
+
+def _integer_product(a: Array, a_zero_point: Array | None, b: Array, b_zero_point: Array | None) -> Array:
     dtype = exact_float(a.shape[-1])
     left = minus_zero_point(a, a_zero_point, dtype, axis=a.ndim - 2 if a.ndim > 1 else None)
     right = minus_zero_point(b, b_zero_point, dtype, axis=b.ndim - 1)
@@ -287,21 +287,36 @@ def _integer_product(op: str, a: Array, a_zero_point: Array | None, b: Array, b_
 @FAMILY.op("MatMulInteger", macs=matmul_macs)
 def matmul_integer(a: Array, b: Array, a_zero_point: Array | None = None, b_zero_point: Array | None = None) -> Array:
     """Multiply 8-bit integers with int32 result; zero points may be per row of A and per column of B."""
-    return _integer_product("MatMulInteger", a, a_zero_point, b, b_zero_point)
+    return _integer_product(a, a_zero_point, b, b_zero_point)
 
 
-@FAMILY.check("MatMulInteger")
-def _check_zero_points(facts: Facts) -> None:
-    """Refuse zero points other than one number, one per row of A or column of B, or what broadcasts to either."""
-    for index, axis in ((0, -2), (1, -1)):
-        shape, point = facts.shape(index), facts.sizes(index + 2)
-        if shape is None or point is None:
-            continue
-        if len(point) == 1 and len(shape) > 1:
-            if point != (1,):
-                facts.require_size(index + 2, 0, facts.dim(index, axis), "the zero point")
-        else:
-            facts.require_broadcast(index + 2, (*shape[:-1], 1) if index == 0 else shape, "the zero point")
+@FAMILY.infer("MatMulInteger")
+def _matmul_integer(facts: Facts) -> Results:
+    result = product_type(facts, 0, 1, "int32")
+    _require_rows(facts, 2, facts.shape(0), "the zero point of A")
+    _require_columns(facts, 3, facts.shape(1), "the zero point of B")
+    return [result]
+
+
+def _require_rows(facts: Facts, index: int, of: Sizes | None, what: str) -> None:
+    """Demand of an operand that it is one number, one per row of matrices, or broadcasts to a column of each."""
+    shape = facts.shape(index)
+    if of is None or shape is None or all(dim == 1 for dim in shape):
+        return
+    if len(of) < 2:
+        facts.require_scalar(index, what)
+    elif len(shape) == 1:
+        facts.require_one_or(shape[0], of[-2], f"{what} has the wrong size")
+    else:
+        facts.require_broadcast(index, (*of[:-1], 1), what)
+
+
+def _require_columns(facts: Facts, index: int, of: Sizes | None, what: str) -> None:
+    """Demand of an operand that it is one number, one per column of matrices, or broadcasts to a row of each."""
+    shape = facts.shape(index)
+    if of is None or shape is None or all(dim == 1 for dim in shape):
+        return
+    facts.require_broadcast(index, (*of[:-2], 1, of[-1]) if len(of) > 1 else (1,), what)
 
 
 @FAMILY.op("QLinearMatMul", macs=matmul_macs)
@@ -317,7 +332,6 @@ def qlinear_matmul(
     y_zero_point: Array,
 ) -> Array:
     """Multiply quantised matrices; parameters of A and Y may be per row, those of B per column."""
-    op = "QLinearMatMul"
     rows = [_per_row(p.astype(np.float32), a) for p in (a_scale, y_scale)]
     ratio = rows[0] * _per_column(b_scale.astype(np.float32), b) / rows[1]
     if is_float(a.dtype):
@@ -326,15 +340,25 @@ def qlinear_matmul(
             b.astype(np.float32) - _per_column(b_zero_point.astype(np.float32), b),
         )
     else:
-        product = _integer_product(op, a, a_zero_point, b, b_zero_point).astype(np.float32)
+        product = _integer_product(a, a_zero_point, b, b_zero_point).astype(np.float32)
     offset = _per_row(y_zero_point.astype(np.float32), a)
     if is_float(y_zero_point.dtype):
         return saturate_float(product * ratio + offset, y_zero_point.dtype)
     return saturate(np.asarray(np.rint(product * ratio) + offset), y_zero_point.dtype)
 
 
-FAMILY.check("QLinearMatMul")(positive_scales(1, 4, 6))
-FAMILY.sizes("MatMulInteger", "QLinearMatMul")(matmul_sizes)
+@FAMILY.infer("QLinearMatMul")
+def _qlinear_matmul(facts: Facts) -> Results:
+    require_scales(facts, 1, 4, 6)
+    result = product_type(facts, 0, 3, facts.dtype(7))
+    a, b, y = facts.shape(0), facts.shape(3), None if result.shape is None else sizes_of(result.shape)
+    if 1 in (facts.rank(0), facts.rank(3)):
+        a, y = (), ()  # a vector has no rows
+    for kind, first in (("scale", 1), ("zero point", 2)):
+        _require_rows(facts, first, a, f"the {kind} of A")
+        _require_columns(facts, first + 3, b, f"the {kind} of B")
+        _require_rows(facts, first + 5, y, f"the {kind} of the result")
+    return [result]
 
 
 def _per_row(parameter: Array, a: Array) -> Array:

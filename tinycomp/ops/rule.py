@@ -75,16 +75,17 @@ class Facts:
 
     Attributes:
         node: The node.
+        in_run: Whether the operands are those of a run.
         demands: The conditions that depend on sizes of a run.
         elements_read: The numbers of the operands whose elements the rule has looked at.
     """
 
-    __slots__ = ("_in_run", "_operands", "demands", "elements_read", "node")
+    __slots__ = ("_operands", "demands", "elements_read", "in_run", "node")
 
     def __init__(self, node: Node, operands: Sequence[Value | None] | None = None, *, in_run: bool = False) -> None:
         self.node = node
         self._operands = node.inputs if operands is None else operands
-        self._in_run = in_run
+        self.in_run = in_run
         self.demands: list[Demand] = []
         self.elements_read: set[int] = set()
 
@@ -211,7 +212,7 @@ class Facts:
             ExecutionError: In a run.
         """
         node = self.node
-        if self._in_run:
+        if self.in_run:
             raise ExecutionError(
                 message, where=f"{node.label} ({node.op})", expected=str(expected), found=str(found), hint=hint
             )
@@ -234,6 +235,13 @@ class Facts:
             self.fail(message, expected=b, found=a)
         self.demands.append(Demand(rest, f"{message}: {a} and {b}", (a, b)))
         return b if isinstance(b, int) else a
+
+    def require_one_or(self, own: Size | None, wanted: Size | None, message: str) -> None:
+        """Demand that a size is 1 or ``wanted``."""
+        if isinstance(own, Expression) and wanted is not None:
+            self.demand(if_zero(own - 1, 0, own - wanted), f"{message}: {own} is neither 1 nor {wanted}")
+        elif own != 1:
+            self.require_equal(own, wanted, message)
 
     def require_at_least(self, value: Size | None, least: int, message: str, *, found: object = "") -> None:
         """Demand that a size is not below ``least``."""
