@@ -18,6 +18,7 @@ NAMES = (
     "exported",
     "operators",
     "tosa",
+    "framing",
 )
 
 

@@ -38,6 +38,7 @@ COUNTS = {
     "quantized": 25,
     "operators": 40,
     "exported": 1,
+    "framing": 1000,
 }
 
 

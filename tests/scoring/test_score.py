@@ -22,6 +22,7 @@ pa = pytest.importorskip("pyarrow", reason="scoring needs pyarrow")
 pq = pytest.importorskip("pyarrow.parquet", reason="scoring needs pyarrow")
 
 from tinycomp.ir import Graph, TensorType  # noqa: E402
+from tinycomp.runtime import child  # noqa: E402
 from tinycomp.scoring import processes  # noqa: E402
 from tinycomp.scoring.piece import Piece, Settings  # noqa: E402
 from tinycomp.scoring.worker import Worker  # noqa: E402
@@ -151,7 +152,7 @@ def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 def test_a_row_group_that_ends_every_process_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "_START", "import sys; sys.exit(7)")
+    monkeypatch.setattr(child, "_START", "import sys; sys.exit(7)")
     settings = Settings("m.tcm", str(tmp_path), {}, (), None, 1)
     message = "f.parquet, row group 3: the process that scored this ended, 3 times; found exit code 7"
     with pytest.raises(ExecutionError, match=message):

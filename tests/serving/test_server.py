@@ -26,6 +26,7 @@ for package in ("starlette", "uvicorn", "orjson", "prometheus_client"):
 from tests.serving.servers import Client, ask_once, running  # noqa: E402
 from tinycomp.serving import server  # noqa: E402
 from tinycomp.serving.application import Application, Limits, ServedModel  # noqa: E402
+from tinycomp.serving.framing import HEAD_BYTES  # noqa: E402
 
 IMAGES, _ = digits()
 
@@ -130,6 +131,11 @@ def test_the_latest_version_answers(client: Client) -> None:
         ("POST", "/v2/models/digit/infer", 404, 'there is no model "digit"'),
         ("GET", "/v3", 404, "GET /v3: Not Found"),
         ("GET", "/v2/models/digits/infer", 405, "Method Not Allowed"),
+        ("POST", "/v2/repository/index", 501, "/v2/repository/index: this server does not offer the extension model_r"),
+        ("POST", "/v2/repository/models/digits/load", 501, "models are those that the server was started with"),
+        ("GET", "/v2/systemsharedmemory/status", 501, "What it offers stands at GET /v2: binary_tensor_data"),
+        ("GET", "/v2/logging", 501, "does not offer the extension logging"),
+        ("POST", "/inference.GRPCInferenceService/ModelInfer", 501, "this server does not offer gRPC"),
     ],
 )
 def test_other_addresses(client: Client, method: str, path: str, status: int, message: str) -> None:
@@ -195,10 +201,10 @@ def test_heads_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         with socket.create_connection(("127.0.0.1", port), timeout=30) as silent:
             assert silent.recv(1000) == b""
         with socket.create_connection(("127.0.0.1", port), timeout=30) as large:
-            large.sendall(b"GET /v2 HTTP/1.1\r\nLong: " + b"x" * (server.HEAD_BYTES + 1))
-            assert large.recv(1000).startswith(b"HTTP/1.1 400 ")
+            large.sendall(b"GET /v2 HTTP/1.1\r\nLong: " + b"x" * (HEAD_BYTES + 1))
+            assert large.recv(1000).startswith(b"HTTP/1.1 431 ")
         with Client(port) as client:
-            array = np.zeros((1, 2 * server.HEAD_BYTES), np.float32)
+            array = np.zeros((1, 2 * HEAD_BYTES), np.float32)
             for _ in range(2):  # bodies may be larger
                 assert client.infer("double", array, binary=True).status == 200
 

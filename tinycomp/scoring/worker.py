@@ -1,18 +1,12 @@
-"""The worker: a model over one row group after the other.
-
-``python -m tinycomp.scoring.worker`` reads pickled settings and then pieces from its standard input, and answers each
-with what has come of it, or the error; see :mod:`tinycomp.scoring.processes`.
-"""
+"""The worker: a model over one row group after the other, in a process of :mod:`tinycomp.scoring.processes`."""
 
 from __future__ import annotations
 
-import os
+import functools
 import pickle
-import signal
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -212,34 +206,11 @@ def _bytes_of_a_row(spec: TensorSpec) -> int:
     return int(np.prod(sizes, dtype=np.int64)) * (8 if dtype is None else dtype.itemsize)
 
 
-def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Answer pieces until nobody asks any more."""
-    worker: Worker | None = None
-    while True:
-        try:
-            asked = pickle.load(requests)
-        except EOFError:
-            return
-        answer: Done | BaseException
-        try:
-            if isinstance(asked, Settings):
-                worker = Worker(asked)
-                continue
-            assert worker is not None
-            answer = worker.score(asked)
-        except Exception as error:
-            answer = error
-        pickle.dump(answer, answers)
-        answers.flush()
+@functools.lru_cache(maxsize=1)
+def _worker(settings: bytes) -> Worker:
+    return Worker(pickle.loads(settings))
 
 
-def main() -> None:
-    """Serve the process that has started this one; what anybody prints goes to stderr."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that has started this one
-    with os.fdopen(os.dup(1), "wb") as answers:
-        os.dup2(2, 1)
-        _serve(sys.stdin.buffer, answers)
-
-
-if __name__ == "__main__":
-    main()
+def score_piece(settings: bytes, piece: Piece) -> Done:
+    """Score a piece as pickled settings say, with a worker that stays for the next one."""
+    return _worker(settings).score(piece)

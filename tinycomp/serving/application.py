@@ -7,7 +7,7 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,7 @@ from tinycomp.errors import (
 from tinycomp.runtime.module import Module
 from tinycomp.runtime.spec import bind_symbols, check_feed, order_feeds
 from tinycomp.serving.batching import Batcher, Runnable, batch_size_of, rows_are_independent
+from tinycomp.serving.conversion import Conversions
 from tinycomp.serving.metrics import Metrics
 from tinycomp.serving.protocol import (
     EXTENSIONS,
@@ -41,6 +42,8 @@ from tinycomp.serving.protocol import (
     check_tensor,
     describe,
     read_request,
+    work_of_reading,
+    work_of_writing,
     write_response,
 )
 from tinycomp.version import installed_version
@@ -48,6 +51,15 @@ from tinycomp.version import installed_version
 BATCH = 32
 """Rows of a batch, unless it is said, of models whose rows are known to be independent."""
 _LEAST_SECONDS = 1e-3
+_NOT_OFFERED = {
+    "/v2/repository/{call:path}": "the extension model_repository: models are those that the server was started with",
+    "/v2/systemsharedmemory/{call:path}": "the extension system_shared_memory",
+    "/v2/cudasharedmemory/{call:path}": "the extension cuda_shared_memory",
+    "/v2/trace/{call:path}": "the extension trace",
+    "/v2/logging": "the extension logging",
+    "/inference.GRPCInferenceService/{call:path}": "gRPC",
+}
+"""What other servers of the protocol have beside it, by address."""
 _LOG = logging.getLogger("tinycomp.serving")
 
 
@@ -122,6 +134,7 @@ class _State:
 
     def __init__(self, models: Sequence[ServedModel], limits: Limits) -> None:
         self.limits, self.metrics, self.draining = limits, Metrics(), False
+        self.conversions = Conversions()
         self.models: dict[str, dict[str, _Entry]] = {}
         for served in models:
             versions = self.models.setdefault(served.name, {})
@@ -162,6 +175,7 @@ class _State:
             for entry in self.entries():
                 await entry.batcher.stop()
                 await asyncio.to_thread(entry.served.model.close)
+            await self.conversions.close()
 
 
 class _Entry:
@@ -217,6 +231,7 @@ class Application(Starlette):
                 Route(f"{place}/ready", self._model_ready, methods=["GET"]),
                 Route(f"{place}/infer", self._infer, methods=["POST"]),
             ]
+        routes += [Route(place, _refusing(what), methods=["GET", "POST"]) for place, what in _NOT_OFFERED.items()]
         super().__init__(
             routes=routes, lifespan=self.shared.lifespan,
             exception_handlers={HTTPException: _http_error, TinycompError: _error, Exception: _fault},
@@ -286,10 +301,14 @@ class Application(Starlette):
         deadline = asyncio.get_running_loop().time() + self.shared.limits.timeout
         body = await self._body(request, deadline)
         model = entry.served.model
-        asked = read_request(body, request.headers.get(HEADER), model.inputs, model.outputs)
+        header, inputs, outputs = request.headers.get(HEADER), [*model.inputs], [*model.outputs]
+        convert, work = self.shared.conversions.call, work_of_reading(body, header, inputs)
+        asked = await convert(work, deadline, read_request, body, header, inputs, outputs)
         results = await entry.batcher.infer(entry.checked(asked), deadline)
         about = entry.about if asked.id is None else {**entry.about, "id": asked.id}
-        data, length = write_response(about, asked.outputs, results, model.outputs)
+        wanted = {each.name: results[each.name] for each in asked.outputs}
+        work = work_of_writing(asked.outputs, wanted)
+        data, length = await convert(work, deadline, write_response, about, asked.outputs, wanted, outputs)
         if length is None:
             return Response(data, media_type="application/json")
         return Response(data, media_type="application/octet-stream", headers={HEADER: str(length)})
@@ -315,6 +334,16 @@ class Application(Starlette):
         except TimeoutError as error:
             raise RequestError("the body did not come in time", status=408, found=f"{size} bytes") from error
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _refusing(what: str) -> Callable[[Request], Awaitable[Response]]:
+    async def refuse(request: Request) -> Response:
+        raise RequestError(
+            f"this server does not offer {what}", status=501, where=request.url.path[:200],
+            hint=f"What it offers stands at GET /v2: {', '.join(EXTENSIONS)}.",
+        )  # fmt: skip
+
+    return refuse
 
 
 def _too_many(count: int) -> RequestError:

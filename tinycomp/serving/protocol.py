@@ -32,6 +32,9 @@ _NUMBERS = {
 DATATYPES = {**_NUMBERS, "bool": "BOOL", "string": "BYTES"}
 """The protocol's name of each dtype."""
 _MOST_DIMENSIONS = 32
+_MOST_ELEMENTS = 1 << 31
+_MOST_TEXTS = 1 << 20
+_BYTES_OF_A_NUMBER = 10
 _LENGTH = struct.Struct("<I")
 _JSON_TYPES = {type(None): "null", bool: "true or false", str: "a text", list: "a list", dict: "an object"}
 
@@ -50,6 +53,9 @@ class RequestError(TinycompError, ValueError):
     def __init__(self, message: str, *, status: int = 400, **parts: str) -> None:
         self.status = status
         super().__init__(message, **parts)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (*super().__reduce__(), {"status": self.status})
 
 
 @dataclass(frozen=True)
@@ -149,6 +155,19 @@ def read_request(
         arrays[name] = _tensor(given, specs[name], reader)
     reader.check_end()
     return InferRequest(identity, arrays, _outputs(asked, [spec.name for spec in outputs]))
+
+
+def work_of_reading(body: bytes, json_length: str | None, inputs: Sequence[TensorSpec]) -> int:
+    """Return how many bytes of a request are gone through one by one: its JSON and its texts."""
+    is_short = json_length is not None and json_length.isascii() and json_length.isdecimal() and len(json_length) < 19
+    length = min(int(json_length), len(body)) if json_length is not None and is_short else len(body)
+    return length + (len(body) if any(spec.dtype == "string" for spec in inputs) else 0)
+
+
+def work_of_writing(wanted: Sequence[Wanted], results: Mapping[str, NDArray[Any]]) -> int:
+    """Return about how many bytes of a response are written one by one: numbers in JSON, and texts."""
+    arrays = [(results[each.name], each.binary) for each in wanted]
+    return sum(array.size * _BYTES_OF_A_NUMBER for array, binary in arrays if array.dtype.kind == "O" or not binary)
 
 
 def write_response(
@@ -264,6 +283,11 @@ def _tensor(given: Mapping[str, Any], spec: TensorSpec, binary: _Binary) -> NDAr
     if len(shape) > _MOST_DIMENSIONS:
         raise RequestError(
             "too many dimensions", where=where, expected=f"up to {_MOST_DIMENSIONS}", found=str(len(shape))
+        )
+    most = _MOST_TEXTS if spec.dtype == "string" else _MOST_ELEMENTS
+    if math.prod(dim or 1 for dim in shape) > most:  # also where there are none, for what a model makes of the rest
+        raise RequestError(
+            "too large", where=where, expected=f"sizes whose product is up to {most}", found=str(shape)[:80]
         )
     size, parameters = math.prod(shape), _parameters(given, where)
     if "binary_data_size" in parameters:
