@@ -218,16 +218,6 @@ def _boxes(node: Node, shapes: _Shapes) -> Iterator[Demand]:
         yield from _each((boxes[0], boxes[1], boxes[2]), (scores[0], scores[2], 4))
 
 
-def _attention(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-    q, k, v = shapes[:3]
-    if q and k and v and len(q) == len(k) == len(v):
-        yield from _each((q[0], q[0], k[-2]), (k[0], v[0], v[-2]))
-        if len(q) == _BY_HEAD:
-            yield Demand(q[3], k[3])
-
-
-_BY_HEAD = 4
-"""Dimensions where heads have one of their own."""
 _RULES: Mapping[str, _Rule] = {
     "StringConcat": _broadcast,
     **dict.fromkeys(("LayerNormalization", "PRelu", "RMSNormalization"), _repeated),
@@ -235,7 +225,6 @@ _RULES: Mapping[str, _Rule] = {
     **dict.fromkeys(("Conv", "ConvInteger", "ConvTranspose"), _convolution_rule(1)),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),
     **dict.fromkeys(("Scatter", "ScatterElements"), _scatter),
-    "Attention": _attention,
     "Concat": _concat,
     "Expand": _expand,
     "NonMaxSuppression": _boxes,

@@ -6,7 +6,7 @@ queries Hq is a multiple of Hk, and consecutive query heads share a key head.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,9 @@ from tinycomp.errors import ExecutionError, ModelError
 from tinycomp.ir.graph import Node
 from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, TensorType, Type, dtype_name, numpy_dtype
 from tinycomp.ops.activation import softmax_along
-from tinycomp.ops.facts import Facts
 from tinycomp.ops.numeric import Array, compute_dtype, fix_indices, node_shape, quiet, rounder, widened
 from tinycomp.ops.record import OpFamily
+from tinycomp.ops.rule import Facts, Results, Sizes
 from tinycomp.symbolic import Size
 
 FAMILY = OpFamily("attention")
@@ -65,21 +65,37 @@ class MaskRule:
         return seen
 
 
-def split_heads(x: Array, heads: int | None, name: str, op: str = "Attention") -> Array:
-    """Return (B, heads, L, D) from that or from (B, L, heads * D).
-
-    Raises:
-        ModelError: If the rank is neither 3 nor 4, or ``heads`` does not divide the last size.
-    """
-    if x.ndim == 4:
+def split_heads(x: Array, heads: int | None) -> Array:
+    """Return (B, heads, L, D) from that or from (B, L, heads * D)."""
+    if x.ndim == 4 or heads is None:
         return x
-    if x.ndim != 3 or not heads or heads < 0 or x.shape[2] % heads:
-        raise ModelError(
-            f"{op}: {name} cannot be split into heads",
-            expected="rank 4, or rank 3 with a number of heads that divides the last size",
-            found=f"shape {list(x.shape)}, heads {heads}",
-        )
     return x.reshape(*x.shape[:2], heads, x.shape[2] // heads).swapaxes(1, 2)
+
+
+def heads_of(facts: Facts, index: int, heads: int | None, name: str, what: str) -> Sizes:
+    """Return the sizes (B, heads, L, D) of an operand that has them, or is (B, L, heads * D).
+
+    Args:
+        facts: What is known of the node.
+        index: The operand.
+        heads: The number of heads that the node says; it counts where heads have no dimension of their own.
+        name: The attribute that says it.
+        what: What messages call the operand.
+    """
+    shape = facts.shape(index)
+    if shape is None or len(shape) == _BY_HEAD:
+        return shape or (None,) * _BY_HEAD
+    facts.require(len(shape) == _BY_HEAD - 1, f"{what} has the wrong rank", expected="3 or 4 dimensions",
+                  found=facts.shown(index))  # fmt: skip
+    if heads is None:
+        facts.fail(f"{name} is missing", expected="a number of heads, since the operands have three dimensions")
+    facts.require(heads >= 1, f"{name} is out of range", expected="1 or more", found=heads)
+    facts.require_divisible(shape[2], heads, f"{name} does not divide the hidden size")
+    return (shape[0], heads, shape[1], None if shape[2] is None else shape[2] // heads)
+
+
+_BY_HEAD = 4
+"""Dimensions where heads have one of their own."""
 
 
 def check_heads(q: Array, k: Array, v: Array, op: str = "Attention") -> None:
@@ -178,15 +194,12 @@ def attention(
     Returns:
         The result in the rank of ``q``; the keys and values seen, (B, Hk, S, …); the scores or probabilities that
         ``qk_matmul_output_mode`` asks for, (B, Hq, L, S).
-
-    Raises:
-        ModelError: If the operands do not fit each other, or the cache is given twice or by half.
     """
-    heads = split_heads(q, q_num_heads, "Q")
-    _check_cache(past_key, past_value, nonpad_kv_seqlen)
-    present_key = _extended(past_key, split_heads(k, kv_num_heads, "K"))
-    present_value = _extended(past_value, split_heads(v, kv_num_heads, "V"))
-    check_heads(heads, present_key, present_value)
+    heads = split_heads(q, q_num_heads)
+    present_key = _extended(past_key, split_heads(k, kv_num_heads))
+    present_value = _extended(past_value, split_heads(v, kv_num_heads))
+    if nonpad_kv_seqlen is not None:
+        nonpad_kv_seqlen = np.minimum(nonpad_kv_seqlen, _LONGEST)
     length, keys = heads.shape[2], present_key.shape[2]
     wide, step = compute_dtype(q.dtype), rounder(q.dtype)
     raw = scaled_scores(heads, present_key, scale)
@@ -200,34 +213,79 @@ def attention(
     if q.ndim == 3:
         y = y.swapaxes(1, 2).reshape(*q.shape[:2], -1)
     shown = {RAW: raw, CAPPED: capped, BIASED: biased, PROBABILITIES: weights}
-    if qk_matmul_output_mode not in shown:
-        raise ModelError(
-            "Attention: unknown qk_matmul_output_mode", expected="0, 1, 2 or 3", found=str(qk_matmul_output_mode)
-        )
     return (y, present_key, present_value, shown[qk_matmul_output_mode].astype(q.dtype))[:outputs]
 
 
-@FAMILY.check("Attention")
-def _check_attention(facts: Facts) -> None:
-    for index, name in ((0, "q_num_heads"), (1, "kv_num_heads"), (2, "kv_num_heads")):
-        heads, rank, hidden = facts.attr(name), facts.rank(index), facts.dim(index, -1)
-        if rank == 3 and heads is None:
-            facts.fail(f"{name} is missing", expected="a number of heads, since the operands have three dimensions")
-        if rank == 3 and hidden is not None and (heads < 1 or hidden % heads):
-            facts.fail(f"{name} does not divide the hidden size", expected=f"a divisor of {hidden}", found=heads)
-    facts.require_vector(6, facts.dim(0, 0), "nonpad_kv_seqlen")
-    queries, rows = facts.dim(0, -2), facts.dim(3, -2)
-    if queries is not None and rows not in (None, 1, queries):
-        facts.fail("the mask does not fit the queries", expected=f"1 or {queries} rows", found=rows)
+_LONGEST = 1 << 48
+"""No sequence is longer, so that positions cannot overflow."""
 
 
-def _check_cache(past_key: Array | None, past_value: Array | None, nonpad_kv_seqlen: Array | None) -> None:
-    if (past_key is None) != (past_value is None) or (past_key is not None and nonpad_kv_seqlen is not None):
-        raise ModelError(
-            "Attention: contradictory cache inputs",
-            expected="past_key and past_value together, or nonpad_kv_seqlen, or none",
-            found="another combination",
-        )
+@FAMILY.infer("Attention")
+def _attention(facts: Facts) -> Results:
+    facts.require_one_of("qk_matmul_output_mode", (RAW, CAPPED, BIASED, PROBABILITIES))
+    facts.require_one_of("softmax_precision", (0, *_PRECISIONS))
+    facts.require(facts.has(4) == facts.has(5) and not (facts.has(4) and facts.has(6)), "contradictory cache inputs",
+                  expected="past_key and past_value together, or nonpad_kv_seqlen, or none")  # fmt: skip
+    key_heads = facts.attr("kv_num_heads")
+    q = heads_of(facts, 0, facts.attr("q_num_heads"), "q_num_heads", "Q")
+    k, v = (heads_of(facts, index, key_heads, "kv_num_heads", what) for index, what in ((1, "K"), (2, "V")))
+    past, past_v = ((facts.dims(i, _BY_HEAD) if facts.has(i) else None) for i in (4, 5))
+    batch, heads, keys = require_heads(facts, q, [s for s in (k, past) if s], [s for s in (v, past_v) if s])
+    total = keys
+    if past is not None and past_v is not None:
+        before = facts.require_equal(past[2], past_v[2], "past_key and past_value differ in length")
+        total = None if before is None or keys is None else before + keys
+    depth, width = k[3] if past is None or k[3] is not None else past[3], v[3]
+    if past_v is not None and width is None:
+        width = past_v[3]
+    facts.require_vector(6, batch, "nonpad_kv_seqlen")
+    require_mask(facts, 3, (batch, q[1], q[2]), total)
+    y: Sizes = (batch, q[1], q[2], width)
+    if facts.rank(0) == _BY_HEAD - 1:
+        y = (batch, q[2], None if q[1] is None or width is None else q[1] * width)
+    return [
+        facts.tensor(facts.dtype(0), y if facts.rank(0) is not None else None),
+        facts.tensor(facts.first_dtype(1, 4, 0), (batch, heads, total, depth)),
+        facts.tensor(facts.first_dtype(2, 5), (batch, heads, total, width)),
+        facts.tensor(facts.dtype(0), (batch, q[1], q[2], total)),
+    ]
+
+
+def require_heads(
+    facts: Facts, q: Sizes, keys: Sequence[Sizes], values: Sequence[Sizes]
+) -> tuple[Size | None, Size | None, Size | None]:
+    """Demand that queries, keys and values (B, heads, L, D) fit each other.
+
+    Returns:
+        Batch, heads of keys, and the length of the first keys.
+    """
+    batch, heads, depth, width, length = q[0], None, q[3], None, keys[0][2]
+    for parts in (keys, values):
+        for part in parts:
+            batch = facts.require_equal(batch, part[0], "the batches of Q, K and V differ")
+            heads = facts.require_equal(heads, part[1], "the heads of K and V differ")
+    for part in keys:
+        depth = facts.require_equal(depth, part[3], "the heads of Q and K differ in size")
+    for part in values:
+        width = facts.require_equal(width, part[3], "the heads of V differ in size")
+    length = facts.require_equal(length, values[0][2], "K and V differ in length")
+    facts.require_at_least(heads, 1, "there are no heads of keys")
+    facts.require_divisible(q[1], heads, "the heads of queries are no multiple of those of keys")
+    return batch, heads, length
+
+
+def require_mask(facts: Facts, index: int, scores: Sizes, keys: Size | None) -> None:
+    """Demand that a mask broadcasts to scores (B, heads, L, keys); it may have fewer keys than there are."""
+    facts.require_rank_from(index, 1, "the mask")
+    shape = facts.shape(index)
+    if not shape:
+        return
+    facts.require(len(shape) <= _BY_HEAD, "the mask has too many dimensions", expected=f"up to {_BY_HEAD}",
+                  found=facts.shown(index))  # fmt: skip
+    for own, wanted, what in zip(reversed(shape[:-1]), reversed(scores), ("rows", "heads", "batch"), strict=False):
+        facts.require_one_or(own, wanted, f"the {what} of the mask do not fit the queries")
+    if keys is not None and shape[-1] is not None:
+        facts.require_at_least(keys - shape[-1], 0, "the mask has more keys than there are")
 
 
 def _extended(past: Array | None, new: Array) -> Array:
@@ -278,21 +336,13 @@ def rotary_embedding(
     A pair is (i, i + half) of the rotated features, or (2i, 2i + 1) if ``interleaved``.
 
     Raises:
-        ModelError: If heads or caches do not fit the input.
         ExecutionError: If a position lies outside the caches.
     """
-    heads = split_heads(x, num_heads, "X", "RotaryEmbedding")
+    heads = split_heads(x, num_heads)
     size = rotary_embedding_dim or heads.shape[3]
     if position_ids is not None:
         index = fix_indices(position_ids, len(cos_cache), "RotaryEmbedding")
         cos_cache, sin_cache = cos_cache[index], sin_cache[index]
-    expected = (x.shape[0], heads.shape[2], size // 2)
-    if cos_cache.shape != expected or sin_cache.shape != expected or size % 2 or size > heads.shape[3]:
-        raise ModelError(
-            "RotaryEmbedding: the caches do not fit the input",
-            expected=f"shape {list(expected)} after choosing positions, for an even number of rotated features",
-            found=f"cos {list(cos_cache.shape)}, sin {list(sin_cache.shape)}, {size} features",
-        )
     first, second = (
         (slice(0, size, 2), slice(1, size, 2)) if interleaved else (slice(size // 2), slice(size // 2, size))
     )
@@ -303,7 +353,32 @@ def rotary_embedding(
     return y if x.ndim == 4 else y.swapaxes(1, 2).reshape(x.shape)
 
 
-_FLOAT32 = np.dtype(np.float32)
+@FAMILY.infer("RotaryEmbedding")
+def _rotary_embedding(facts: Facts) -> Results:
+    batch, _, length, depth = heads_of(facts, 0, facts.attr("num_heads") or None, "num_heads", "X")
+    rotated: Size | None = int(facts.attr("rotary_embedding_dim", 0)) or depth
+    if rotated is not None:
+        facts.require_divisible(rotated, 2, "the number of rotated features is odd")
+        facts.require_at_least(rotated, 0, "rotary_embedding_dim is out of range")
+        if depth is not None:
+            facts.require_at_least(depth - rotated, 0, "more features are rotated than there are")
+    half = None if rotated is None else rotated // 2
+    for index, what in ((1, "the cache of cosines"), (2, "the cache of sines")):
+        if facts.has(3):
+            facts.require_equal(facts.dims(index, 2)[1], half, f"{what} does not fit the rotated features")
+        else:
+            for own, wanted in zip(facts.dims(index, 3), (batch, length, half), strict=True):
+                facts.require_equal(own, wanted, f"{what} does not fit the input")
+    if facts.has(3):
+        require_positions(facts, 3, batch, length)
+        facts.require_equal(facts.dim(1, 0), facts.dim(2, 0), "the caches differ in length")
+    return [facts.tensor(facts.dtype(0), facts.shape(0))]
+
+
+def require_positions(facts: Facts, index: int, batch: Size | None, length: Size | None) -> None:
+    """Demand that an operand has a position for each of ``length`` tokens of every sequence."""
+    for own, wanted in zip(facts.dims(index, 2), (batch, length), strict=True):
+        facts.require_equal(own, wanted, "the positions do not fit the input")
 
 
 def _precision(number: int | None, dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -8,17 +8,24 @@ nothing wrote stay as they are, or are 0 behind the end of the past.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from tinycomp import symbolic
-from tinycomp.errors import ExecutionError, ModelError, TypeInferenceError
+from tinycomp.errors import ExecutionError
 from tinycomp.ir.graph import Node, Value
-from tinycomp.ir.types import Dim, TensorType, Type
-from tinycomp.ops.attention import MaskRule, check_heads, grouped_matmul, rotary_embedding, scaled_scores, split_heads
+from tinycomp.ir.types import Dim
+from tinycomp.ops.attention import (
+    MaskRule,
+    grouped_matmul,
+    require_mask,
+    require_positions,
+    rotary_embedding,
+    scaled_scores,
+    split_heads,
+)
 from tinycomp.ops.numeric import Array, compute_dtype, node_shape, quiet, rounder
 from tinycomp.ops.record import OpFamily
+from tinycomp.ops.rule import Facts, Results
 from tinycomp.symbolic import Size
 
 FAMILY = OpFamily("grouped_attention")
@@ -26,35 +33,21 @@ FAMILY = OpFamily("grouped_attention")
 DOMAIN = "com.microsoft"
 OP = "GroupQueryAttention"
 _KEY, _VALUE, _PAST_KEY, _SEQLENS, _LONGEST = 1, 2, 3, 5, 6
+_COSINES, _POSITIONS, _BIAS, _SINK, _OTHERS = 7, 9, 10, 11, 12
+_RESULTS = 3
+_SWITCHES = ("qk_output", "sliding_window_cache", "kv_cache_bit_width")
+"""Attributes that have to be 0."""
+_NOTHING = np.zeros(0, np.int32)
 _OTHER_INPUTS = ("k_scale", "v_scale", "q_norm_weight", "k_norm_weight", "query_seqlens")
-"""Inputs 12 to 16: a cache of integers, normalised heads and padded chunks are not covered."""
-
-
-def _heads(node: Node) -> tuple[int, int]:
-    """Return how many heads queries and keys have.
-
-    Raises:
-        TypeInferenceError: If they are missing, or queries do not fall into groups of one size.
-    """
-    queries, keys = (int(node.attrs.get(name, 0)) for name in ("num_heads", "kv_num_heads"))
-    if queries < 1 or keys < 1 or queries % keys:
-        raise TypeInferenceError(
-            "the heads do not fit each other", where=f"{node.label} ({OP})",
-            expected="num_heads, a multiple of kv_num_heads, both at least 1", found=f"{queries} and {keys}",
-        )  # fmt: skip
-    return queries, keys
-
-
-def _divided(dim: Dim, divisor: int) -> Dim:
-    return None if dim is None else symbolic.dimension(symbolic.size(dim) // divisor)
+"""Inputs from 12 on."""
 
 
 def head_size(node: Node) -> Dim:
     """Return the size of one head: the last dimension of the query over its heads, and over all of them if packed."""
-    queries, keys = _heads(node)
-    shape = node.operand(0).shape
+    queries, keys = (int(node.attrs.get(name, 0)) for name in ("num_heads", "kv_num_heads"))
+    shape = node.operand(0).sizes if node.operand(0).rank else None
     packed = node.optional_operand(_KEY) is None
-    return _divided(shape[-1], queries + 2 * keys if packed else queries) if shape else None
+    return symbolic.dimension(shape[-1] // (queries + 2 * keys if packed else queries)) if shape else None
 
 
 def _longest(value: Value | None) -> Size | None:
@@ -89,25 +82,70 @@ def _inferred_length(node: Node) -> Dim:
     return symbolic.dimension(symbolic.maximum(known, symbolic.size(shape[2])))
 
 
-def _types(node: Node) -> list[Type]:
-    queries, keys = _heads(node)
-    query = node.operand(0)
-    shape, size = query.shape, head_size(node)
-    if shape is not None and len(shape) != 3:
-        raise TypeInferenceError(
-            "the query has the wrong shape", where=f"{node.label} ({OP})", expected="[batch, tokens, features]",
-            found=str(query.type),
-        )  # fmt: skip
-    batch, rows = (shape[0], shape[1]) if shape else (None, None)
-    width = None if size is None else symbolic.dimension(symbolic.size(size) * queries)
-    present = TensorType(query.dtype, (batch, keys, _inferred_length(node), size))
-    types: list[Type] = [TensorType(query.dtype, (batch, rows, width)), present, present]
-    if len(node.outputs) > len(types):
-        raise TypeInferenceError(
-            "the products of queries and keys are not supported as a result", where=f"{node.label} ({OP})",
-            expected="one or three results", found=str(len(node.outputs)),
-        )  # fmt: skip
-    return types[: len(node.outputs)]
+@FAMILY.infer(OP, domain=DOMAIN)
+def _types(facts: Facts) -> Results:
+    node = facts.node
+    queries, keys = (int(facts.attr(name, 0)) for name in ("num_heads", "kv_num_heads"))
+    facts.require(queries >= 1 and keys >= 1 and queries % keys == 0, "the heads do not fit each other",
+                  expected="num_heads, a multiple of kv_num_heads, both above 0",
+                  found=f"{queries} and {keys}")  # fmt: skip
+    facts.require(len(node.outputs) <= _RESULTS, "the products of queries and keys are not supported as a result",
+                  expected="one or three results", found=len(node.outputs))  # fmt: skip
+    batch, rows, width = facts.dims(0, 3)
+    packed = not facts.has(_KEY)
+    facts.require(packed != facts.has(_VALUE), "the key or the value is missing", expected="both, or a packed query")
+    parts = queries + 2 * keys if packed else queries
+    facts.require_divisible(width, parts, "the heads do not divide the size of the query")
+    size = None if width is None else width // parts
+    wrong = uncovered(node)  # targets of others may cover it
+    if not wrong:
+        _require_operands(facts, batch, rows, size)
+    elif facts.in_run:
+        facts.fail(wrong, expected="float keys and values, and their lengths")
+    present = facts.tensor(facts.dtype(0), (batch, keys, _length(facts), size))
+    return [facts.tensor(facts.dtype(0), (batch, rows, None if size is None else size * queries)), present, present]
+
+
+def _require_operands(facts: Facts, batch: Size | None, rows: Size | None, size: Size | None) -> None:
+    """Demand that operands fit a query of so many rows, whose heads are of one ``size``."""
+    queries, keys = (int(facts.attr(name)) for name in ("num_heads", "kv_num_heads"))
+    for index, what in ((_KEY, "the key"), (_VALUE, "the value")) if facts.has(_KEY) else ():
+        for own, wanted in zip(facts.dims(index, 3), (batch, rows, None if size is None else size * keys), strict=True):
+            facts.require_equal(own, wanted, f"{what} does not fit the query")
+    pasts = (_PAST_KEY, _PAST_KEY + 1)
+    facts.require(facts.has(pasts[0]) == facts.has(pasts[1]), "half of the past is missing", expected="keys and values")
+    for index in pasts if facts.has(_PAST_KEY) else ():
+        for own, wanted in zip(facts.dims(index, 4), (batch, keys, facts.dim(_PAST_KEY, 2), size), strict=True):
+            facts.require_equal(own, wanted, "the past does not fit the new rows")
+    facts.require(facts.has(_SEQLENS) and facts.has(_LONGEST), "the lengths are missing",
+                  expected="seqlens_k and total_sequence_length")  # fmt: skip
+    lengths = [dim for dim in facts.shape(_SEQLENS) or (None,) if dim is not None]
+    if len(lengths) == facts.rank(_SEQLENS):
+        facts.require_equal(symbolic.product(lengths), batch, "seqlens_k does not fit the batch")
+    facts.require_scalar(_LONGEST, "total_sequence_length")
+    _require_angles(facts, batch, rows, size)
+    require_mask(facts, _BIAS, (batch, queries, rows), None)
+    facts.require_vector(_SINK, queries, "head_sink")
+
+
+def _require_angles(facts: Facts, batch: Size | None, rows: Size | None, size: Size | None) -> None:
+    if not facts.attr("do_rotary", 0):
+        return
+    facts.require(facts.has(_COSINES) and facts.has(_COSINES + 1), "the caches of angles are missing",
+                  expected="cos_cache and sin_cache")  # fmt: skip
+    cosines = facts.dims(_COSINES, 2)
+    for own, wanted in zip(facts.dims(_COSINES + 1, 2), cosines, strict=True):
+        facts.require_equal(own, wanted, "the caches of angles differ in shape")
+    if size is not None and cosines[1] is not None:
+        facts.require_at_least(size - 2 * cosines[1], 0, "more features are rotated than there are")
+    if facts.has(_POSITIONS):
+        require_positions(facts, _POSITIONS, batch, rows)
+
+
+def _length(facts: Facts) -> Size | None:
+    """Return how long presents are; in a run that is for the kernel to find."""
+    length = None if facts.in_run else _inferred_length(facts.node)
+    return None if length is None else symbolic.size(length)
 
 
 def _macs(node: Node) -> Size:
@@ -120,7 +158,7 @@ def _macs(node: Node) -> Size:
     return 2 * shape[0] * shape[1] * keys * size * int(node.attrs.get("num_heads", 1))
 
 
-@FAMILY.op(OP, domain=DOMAIN, traits={"output_count"}, type_rule=_types, macs=_macs)
+@FAMILY.op(OP, domain=DOMAIN, traits={"output_count"}, macs=_macs)
 @quiet
 def group_query_attention(
     query: Array,
@@ -128,8 +166,8 @@ def group_query_attention(
     value: Array | None = None,
     past_key: Array | None = None,
     past_value: Array | None = None,
-    seqlens_k: Array | None = None,
-    total_sequence_length: Array | None = None,
+    seqlens_k: Array = _NOTHING,
+    total_sequence_length: Array = _NOTHING,
     cos_cache: Array | None = None,
     sin_cache: Array | None = None,
     position_ids: Array | None = None,
@@ -162,28 +200,16 @@ def group_query_attention(
         ``total_sequence_length``.
 
     Raises:
-        ModelError: If an operand or attribute is given that is not covered, or operands do not fit each other.
         ExecutionError: If a sequence is longer than its buffer, or shorter than its new tokens.
     """
-    refusal = uncovered(
-        [name for name, x in zip(_OTHER_INPUTS, others, strict=False) if x is not None],
-        {"qk_output": qk_output, "sliding_window_cache": sliding_window_cache,
-         "kv_cache_bit_width": kv_cache_bit_width},
-    )  # fmt: skip
-    if refusal or seqlens_k is None or total_sequence_length is None:
-        raise ModelError(
-            f"{OP}: {refusal or 'the lengths are missing'}", expected="float keys and values, and their lengths",
-        )  # fmt: skip
     q, k, v = _split(query, key, value, num_heads, kv_num_heads)
     rows = q.shape[2]
     totals = seqlens_k.reshape(-1).astype(np.int64) + 1
     longest = int(total_sequence_length.reshape(-1)[0])
     first = np.zeros_like(totals) if rows == longest else totals - rows
     capacity = max(longest, 0 if past_key is None else past_key.shape[2])
-    _check_lengths(first, totals, rows, capacity, len(q))
-    if do_rotary:
-        if cos_cache is None or sin_cache is None:
-            raise ModelError(f"{OP}: the caches of angles are missing", expected="cos_cache and sin_cache")
+    _check_lengths(first, totals, rows, capacity)
+    if do_rotary and cos_cache is not None and sin_cache is not None:
         positions = first[:, None] + np.arange(rows) if position_ids is None else position_ids
         angles = (cos_cache, sin_cache, positions)
         turned = {"interleaved": rotary_interleaved, "rotary_embedding_dim": 2 * cos_cache.shape[1]}
@@ -191,7 +217,6 @@ def group_query_attention(
     keys, values = (
         _present(past, new, first, capacity) for past, new in ((past_key, k), (past_value, v))
     )  # fmt: skip
-    check_heads(q, keys, values, OP)
     wide, step = compute_dtype(query.dtype), rounder(query.dtype)
     scores = scaled_scores(q, keys, scale or None)
     if softcap > 0:
@@ -211,9 +236,10 @@ def group_query_attention(
     return (y.swapaxes(1, 2).reshape(*query.shape[:2], -1), keys, values)[:outputs]
 
 
-def uncovered(inputs: list[str], switches: dict[str, Any]) -> str:
-    """Return what keeps a node from being run, for a message; an empty text if nothing does."""
-    wrong = [*inputs, *(name for name, on in switches.items() if on)]
+def uncovered(node: Node) -> str:
+    """Return what of a node is not covered, for a message: a cache of integers, normalised heads, padded chunks."""
+    given = [name for name, value in zip(_OTHER_INPUTS, node.inputs[_OTHERS:], strict=False) if value is not None]
+    wrong = [*given, *(name for name in _SWITCHES if node.attrs.get(name))]
     return f"{', '.join(wrong)} {'is' if len(wrong) == 1 else 'are'} not covered" if wrong else ""
 
 
@@ -226,17 +252,13 @@ def _split(
         places = np.cumsum([heads * size, key_heads * size])
         query, key, value = np.split(query, [int(place) for place in places], axis=-1)
     return (
-        split_heads(query, heads, "query", OP),
-        split_heads(key, key_heads, "key", OP),
-        split_heads(value, key_heads, "value", OP),
+        split_heads(query, heads),
+        split_heads(key, key_heads),
+        split_heads(value, key_heads),
     )
 
 
-def _check_lengths(first: Array, totals: Array, rows: int, capacity: int, batch: int) -> None:
-    if totals.shape != (batch,):
-        raise ModelError(
-            f"{OP}: seqlens_k does not fit the batch", expected=f"{batch} lengths", found=str(totals.size)
-        )  # fmt: skip
+def _check_lengths(first: Array, totals: Array, rows: int, capacity: int) -> None:
     if (first < 0).any() or (totals < 0).any():
         raise ExecutionError(
             f"{OP}: a sequence is shorter than its new rows: its length counts them, too",
@@ -253,11 +275,6 @@ def _check_lengths(first: Array, totals: Array, rows: int, capacity: int, batch:
 def _present(past: Array | None, new: Array, first: Array, capacity: int) -> Array:
     present = np.zeros((*new.shape[:2], capacity, new.shape[3]), new.dtype)
     if past is not None:
-        if past.ndim != 4 or (*past.shape[:2], past.shape[3]) != (*new.shape[:2], new.shape[3]):
-            raise ModelError(
-                f"{OP}: the past does not fit the new rows",
-                expected=f"[{new.shape[0]}, {new.shape[1]}, tokens, {new.shape[3]}]", found=str(list(past.shape)),
-            )  # fmt: skip
         present[:, :, : past.shape[2]] = past
     for batch, start in enumerate(first):
         present[batch, :, start : start + new.shape[2]] = new[batch]

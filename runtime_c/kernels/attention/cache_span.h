@@ -10,11 +10,11 @@ typedef struct cache_span {
 } cache_span;
 
 /* The span of a sequence by the lengths that a run has, of 4 or 8 bytes, to which `more` is added; a sequence whose
- * new rows are all the tokens of the longest one begins at 0. Lengths that make no sense give a total of -1. */
+ * new rows are all the tokens of the longest one begins at 0. A negative length gives a total of -1. */
 static inline cache_span cache_span_at(const void *lengths, int64_t bytes, int64_t more, const int32_t *longest,
                                        int64_t rows, int64_t batch) {
   const int64_t given = bytes == 4 ? ((const int32_t *)lengths)[batch] : ((const int64_t *)lengths)[batch];
-  const int64_t total = given < -more || given > TC_MAX_BYTES ? -1 : given + more;
+  const int64_t total = given < -more ? -1 : tc_min(given, TC_MAX_BYTES - more) + more;
   return (cache_span){longest && *longest == rows ? 0 : total - rows, total};
 }
 

@@ -184,30 +184,18 @@ def _partial(emit: Emitter, batch: Size, q: _Rows, keys: Size, group: Size, colu
 
 # ---- GroupQueryAttention ----
 
-_ATTRIBUTES = ("qk_output", "sliding_window_cache", "kv_cache_bit_width")
-_MORE_INPUTS = ("k_scale", "v_scale", "q_norm_weight", "k_norm_weight", "query_seqlens")
 _INTEGERS = ((5, "int32"), (6, "int32"), (9, "int64"))
 
 
 def _grouped_check(node: Node) -> Verdict:
-    given = [name for name, value in zip(_MORE_INPUTS, node.inputs[12:], strict=False) if value is not None]
-    wrong = grouped_attention.uncovered(given, {name: node.attrs.get(name) for name in _ATTRIBUTES})
-    if wrong:
+    if wrong := grouped_attention.uncovered(node):
         return reject(wrong)
     for index, dtype in _INTEGERS:
         value = node.optional_operand(index)
         if value is not None and value.dtype != dtype:
             return reject(f'operand {index} ("{value.name}") is {value.type}, not {dtype}')
-    if node.optional_operand(5) is None or node.optional_operand(6) is None:
-        return reject("the lengths are missing")
     if not isinstance(grouped_attention.head_size(node), int):
         return reject("the size of a head is not known")
-    if (node.optional_operand(1) is None) != (node.optional_operand(2) is None):
-        return reject("a key without a value")
-    if (node.optional_operand(3) is None) != (node.optional_operand(4) is None):
-        return reject("a past of keys without one of values")
-    if node.attrs.get("do_rotary", 0) and (node.optional_operand(7) is None or node.optional_operand(8) is None):
-        return reject("the caches of angles are missing")
     length = grouped_attention.present_length(node)
     return length is not None or reject("the length of the present is not known: total_sequence_length decides it")
 
