@@ -91,7 +91,7 @@ def test_attention_errors():
         run_ours("Attention", [q[:, :3], k, v])
     with pytest.raises(ExecutionError, match="contradictory cache inputs"):
         run_ours("Attention", [q, k, v, None, k])
-    with pytest.raises(ExecutionError, match="q_num_heads does not divide the hidden size; .* found 3"):
+    with pytest.raises(ExecutionError, match=r"q_num_heads does not divide the hidden size; .* found 3"):
         run_ours("Attention", [q[..., 0], k, v], {"q_num_heads": 3})
     with pytest.raises(ExecutionError, match="unknown qk_matmul_output_mode; expected one of 0, 1, 2, 3; found 4"):
         run_ours("Attention", [q, k, v], {"qk_matmul_output_mode": 4})

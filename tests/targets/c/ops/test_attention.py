@@ -110,6 +110,19 @@ def test_ranks(name):
     np.testing.assert_allclose(module.run(feeds)["y"], expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("mask", [None, (1, 3, 1, 5, 7), (2, 1, 4, 1, 7), (2, 3, 4, 5, 7)])
+def test_batches_of_any_number_of_dimensions(mask):
+    batch = (2, 3, 4)
+    shapes = ((*batch, 5, 6), (*batch, 6, 7), (*batch, 7, 8))
+    model, feeds = attention_model(shapes, mask=None if mask is None else draw(*mask))
+    for open_sizes in (False, True):
+        shapes = {name: (None, None, None, *x.shape[3:]) for name, x in feeds.items()} if open_sizes else None
+        module = tinycomp.compile(model, shapes=shapes)
+        assert open_sizes or "attention_f32" in kernels(module)
+        expected = tinycomp.compile(model, "host").run(feeds)["y"]
+        np.testing.assert_allclose(module.run(feeds)["y"], expected, rtol=1e-5, atol=1e-6)
+
+
 STAY = {
     "other axis": attention_model(((2, 5, 4), (2, 4, 7), (2, 7, 3)), axis=1),
     "shared keys": attention_model(((2, 5, 4), (1, 4, 7), (2, 7, 3))),

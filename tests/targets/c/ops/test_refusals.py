@@ -43,7 +43,6 @@ REFUSED: list[tuple[Case, str]] = [
     ),
     (Case("Conv", [IMAGE, Const(WEIGHTS), floats(4)], of_largest=1e-5), 'operand 2 ("x2") is not a constant'),
     (Case("Conv", [IMAGE.astype("f8"), Const(WEIGHTS.astype("f8"))]), "is float64[1, 3, 6, 6], not float32"),
-    (Case("MatMul", [floats(2, 1, 2, 3, 4), floats(1, 3, 1, 4, 2)], of_largest=1e-5), "more than 2 batch dimensions"),
     (
         Case("Gemm", [floats(3, 4), Const(floats(4, 5)), floats(5)], of_largest=1e-5),
         "C is not a constant and has shape (5,), not (3, 5)",

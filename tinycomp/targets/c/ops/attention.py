@@ -11,15 +11,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinycomp.ir.graph import COMPOSITE, Node, Value
+from tinycomp.ir.layout import strides
 from tinycomp.ir.types import tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.remark import Remark
 from tinycomp.rewrite import Match, P, ValuePattern, reject
 from tinycomp.symbolic import Size
 from tinycomp.target import Target
+from tinycomp.targets.c.codegen.batches import Walk, in_two
 from tinycomp.targets.c.codegen.element_program import broadcast_strides
-from tinycomp.targets.c.codegen.emitter import Emitter
-from tinycomp.targets.c.codegen.placement import destination
+from tinycomp.targets.c.codegen.emitter import Emitter, Strided
+from tinycomp.targets.c.codegen.placement import destination, element_size
 from tinycomp.targets.c.codegen.rules import LoweringRules, taken
 from tinycomp.targets.c.ops import cached_attention
 from tinycomp.targets.common.checks import sized_type, surely_equal
@@ -28,7 +30,7 @@ from tinycomp.targets.common.composites import opened
 FAMILY = LoweringRules()
 NAME = "c.attention"
 GROUPED = "c.grouped_attention"
-_MAX_RANK = 4
+_LEAST_RANK, _BY_HEAD = 2, 4
 
 
 def add_attention(target: Target) -> None:
@@ -68,7 +70,7 @@ def _repeated(x: ValuePattern) -> ValuePattern:
 def _is_grouped(match: Match) -> bool | Remark:
     """Tell whether heads of one size share keys, or a query that sees no key gives zeros as PyTorch has it."""
     shapes = [match[name].shape for name in "qkv"]
-    q, k, v = (s if s is not None and len(s) == _MAX_RANK and None not in s else None for s in shapes)
+    q, k, v = (s if s is not None and len(s) == _BY_HEAD and None not in s else None for s in shapes)
     if q is None or k is None or v is None:
         return reject(f"shapes {', '.join(map(str, shapes))}, not all of rank 4 and known")
     wrong = next((match[name] for name in "qkv" if match[name].dtype != "float32"), None)
@@ -108,8 +110,8 @@ def _fits(match: Match) -> bool | Remark:
     wrong = next((t for t in types if t.dtype != "float32"), None)
     if wrong is not None:
         return reject(f"{wrong} is not float32")
-    if scores.rank is None or not 2 <= scores.rank <= _MAX_RANK or {t.rank for t in types} != {scores.rank}:
-        return reject(f"ranks {', '.join(str(t.rank) for t in types)}, not all 2, all 3 or all 4")
+    if scores.rank is None or scores.rank < _LEAST_RANK or {t.rank for t in types} != {scores.rank}:
+        return reject(f"ranks {', '.join(str(t.rank) for t in types)}, not all the same from 2 on")
     if softmax.attrs.get("axis", -1 if softmax.version >= 13 else 1) not in (-1, scores.rank - 1):
         return reject("the softmax is not over the keys")
     heads = [t.shape[:-2] for t in types if t.shape is not None]
@@ -213,40 +215,45 @@ def attention(emit: Emitter, node: Node) -> None:
 
 
 def _emit_attention(emit: Emitter, node: Node, parts: _Attention) -> None:
-    q, v = emit.strided(parts.q), emit.strided(parts.v)
-    k = emit.strided(parts.k, adjacent=False)
-    y = destination(emit, node.output)
-    (_, q_shape), (_, k_shape), (_, v_shape) = (sized_type(x) for x in (parts.q, parts.k, parts.v))
-    batch, heads = (1, 1, *q_shape[:-2])[-2:]
-    k_steps = k.strides
-    if parts.in_rows:
-        k_shape, k_steps = ((*x[:-2], x[-1], x[-2]) for x in (k_shape, k_steps))
-    group = heads // k_shape[1] if parts.in_rows else 1
-    scores = (*q_shape[:-1], k_shape[-1])
-    mask: list[Size] = [0] * len(scores)
+    (_, q), (_, k), (_, v) = (sized_type(x) for x in (parts.q, parts.k, parts.v))
+    keys = k[-2] if parts.in_rows else k[-1]
+    walks = [
+        _walk(emit.strided(parts.q), q, element_size(parts.q)),
+        _walk(emit.strided(parts.k, adjacent=False), k, element_size(parts.k), turned=parts.in_rows),
+        _walk(emit.strided(parts.v), v, element_size(parts.v)),
+    ]
+    if len(q) <= _BY_HEAD:
+        y = destination(emit, node.output)
+    else:
+        y = Strided(emit.view(node.output), strides(sized_type(node.output)[0]))
+    walks.insert(0, _walk(y, q, 0))
     if parts.mask is not None:
-        mask = broadcast_strides(parts.mask, scores)
-    params: dict[str, float | Size] = {
-        "batch": batch,
-        "heads": heads,
-        "group": group,
-        "rows": q_shape[-2],
-        "keys": k_shape[-1],
-        "depth": q_shape[-1],
-        "value_depth": v_shape[-1],
+        scores = (*q[:-1], keys)
+        where = Strided(emit.view(parts.mask), tuple(broadcast_strides(parts.mask, scores)))
+        walks.append(_walk(where, scores, element_size(parts.mask)))
+    sizes, walks = in_two(emit, node, q[:-2], walks)
+    names = ("y", "row"), ("q", "row"), ("k", "column", "row"), ("v", "row"), ("mask", "row", "column")
+    params: dict[str, float | Size] = {f"mask_{name}": 0 for name in ("batch", "head", "row", "column")}
+    for (letter, *last), walk in zip(names, walks, strict=False):
+        steps = (*walk.steps, *walk.strides)
+        params |= {f"{letter}_{name}": step for name, step in zip(("batch", "head", *last), steps, strict=False)}
+    params |= {
+        "batch": sizes[0],
+        "heads": sizes[1],
+        "group": q[1] // k[1] if parts.in_rows else 1,
+        "rows": q[-2],
+        "keys": keys,
+        "depth": q[-1],
+        "value_depth": v[-1],
         "causal": 0,
         "past": 0,
         "scale": parts.scale,
-        **_steps("y", y.strides, "row"),
-        **_steps("q", q.strides, "row"),
-        **_steps("k", k_steps, "column", "row"),
-        **_steps("v", v.strides, "row"),
-        **_steps("mask", mask, "row", "column"),
     }
-    emit.call("attention_f32", [y.view, q.view, k.view, v.view, parts.mask], params, node)
+    operands = [walk.place for walk in walks]
+    emit.call("attention_f32", [*operands, *[None] * (len(names) - len(operands))], params, node)
 
 
-def _steps(letter: str, steps: Sequence[Size], *last: str) -> dict[str, Size]:
-    """Name the strides of up to four dimensions; keys come transposed, and so do their last two."""
-    padded = [0] * (_MAX_RANK - len(steps)) + list(steps)
-    return {f"{letter}_{name}": step for name, step in zip(("batch", "head", *last), padded, strict=False)}
+def _walk(where: Strided, shape: Sequence[Size], width: int, *, turned: bool = False) -> Walk:
+    """Return how matrices of a shape are walked, rows and columns exchanged where they are ``turned``."""
+    order = -1 if turned else 1
+    return Walk(where.view, where.strides[:-2], shape[-2:][::order], where.strides[-2:][::order], width)

@@ -15,31 +15,16 @@ from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.processor import default_isa, isa_shape
 from tinycomp.symbolic import Size, broadcast_shapes, product
+from tinycomp.targets.c.codegen.batches import Walk, in_two
 from tinycomp.targets.c.codegen.element_program import TYPES, repeating
-from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, Params, Strided, View, merged_dims
+from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, Params, Strided, View
 from tinycomp.targets.c.codegen.epilogue import Fused, epilogue_operands, take_apart
-from tinycomp.targets.c.codegen.placement import destination
+from tinycomp.targets.c.codegen.placement import destination, element_size
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.ops.movement import reshaped
 from tinycomp.targets.common.checks import Verdict, all_of, dtypes, float32, is_known, sized_type, surely_equal
 
 FAMILY = LoweringRules()
-BATCH_DIMS = 2
-"""So many batch dimensions the kernels have."""
-
-
-def batch_check(node: Node) -> Verdict:
-    """Tell whether two batch dimensions will do for a MatMul; more must be shared by both operands or belong to one."""
-    return batches_fit(*node.inputs[:2])
-
-
-def batches_fit(*factors: Value | None) -> Verdict:
-    """Tell whether two batch dimensions will do for a product of two values."""
-    types = [v.type for v in factors if v is not None]
-    shapes = [getattr(t, "shape", None) or () for t in types]
-    if max(len(s) for s in shapes) - 2 <= BATCH_DIMS or len(shapes[1]) <= 2:
-        return True
-    return reject(f"more than {BATCH_DIMS} batch dimensions")
 
 
 def _addend_check(node: Node) -> Verdict:
@@ -60,7 +45,7 @@ def _addend_check(node: Node) -> Verdict:
     return (vector and not rows_only) or shape == result or reject(f"C of shape {shape} is neither a row nor full")
 
 
-matmul_check = all_of(float32, known_rank, batch_check)
+matmul_check = all_of(float32, known_rank)
 OTHER_NUMBERS = ("float64", "int32", "uint32", "int64", "uint64")
 """What MatMul multiplies besides float32, as it is: there are no composites of such products."""
 
@@ -73,7 +58,7 @@ def _multiplied(node: Node) -> Verdict:
 gemm_check = all_of(float32, known_rank, _addend_check)
 
 
-@FAMILY.lower("MatMul", check=all_of(_multiplied, known_rank, batch_check), layout=LayoutRule.ROW_MAJOR)
+@FAMILY.lower("MatMul", check=all_of(_multiplied, known_rank), layout=LayoutRule.ROW_MAJOR)
 def matmul(emit: Emitter, node: Node) -> None:
     """Emit one matrix product, batched or not."""
     if node.operand(0).dtype in OTHER_NUMBERS:
@@ -84,8 +69,8 @@ def matmul(emit: Emitter, node: Node) -> None:
 
 def _lower_typed(emit: Emitter, node: Node) -> None:
     a, b = factors(emit, node.operand(0), node.operand(1))
-    target, params = geometry(emit, node.output, a, b, "abc")
-    emit.call("matmul", [target, a.view, b.view], {"type": TYPES[node.output.dtype], **params}, node)
+    operands, params = geometry(emit, node, node.output, a, b, "abc")
+    emit.call("matmul", [*operands], {"type": TYPES[node.output.dtype], **params}, node)
 
 
 @FAMILY.lower("Gemm", check=gemm_check, layout=LayoutRule.ROW_MAJOR)
@@ -101,6 +86,8 @@ class Matrix:
     shape: tuple[Size, ...]
     strides: tuple[Size, ...]
     view: View
+    width: int
+    """Bytes of an element."""
 
     @classmethod
     def of(cls, value: Value, where: Strided, vector: str = "") -> Matrix:
@@ -109,19 +96,20 @@ class Matrix:
         if len(shape) == 1:
             before = vector == "row"
             shape, steps = ((1, *shape), (0, *steps)) if before else ((*shape, 1), (*steps, 0))
-        return cls(shape, steps, where.view)
+        return cls(shape, steps, where.view, element_size(value))
 
     def transposed(self) -> Matrix:
         """Return the same elements with rows and columns exchanged."""
         shape, steps = self.shape, self.strides
-        return Matrix((*shape[:-2], shape[-1], shape[-2]), (*steps[:-2], steps[-1], steps[-2]), self.view)
+        turned = (*steps[:-2], steps[-1], steps[-2])
+        return Matrix((*shape[:-2], shape[-1], shape[-2]), turned, self.view, self.width)
 
-    def batch_strides(self, batch: Sequence[Size]) -> list[Size]:
-        """Return strides over ``batch`` dimensions, 0 where this operand is broadcast."""
-        own = len(self.shape) - 2
-        missing = len(batch) - own
+    def walk(self, batch: Sequence[Size]) -> Walk:
+        """Return how the matrices are walked over ``batch`` dimensions, along some of which they may be repeated."""
+        missing = len(batch) - (len(self.shape) - 2)
         walked = zip(self.shape[:-2], batch[missing:], self.strides[:-2], strict=True)
-        return [0] * missing + [repeating(*dim) for dim in walked]
+        steps = [0] * missing + [repeating(*dim) for dim in walked]
+        return Walk(self.view, steps, self.shape[-2:], self.strides[-2:], self.width)
 
 
 def lower_matmul(emit: Emitter, fused: Fused, node: Node) -> None:
@@ -139,8 +127,6 @@ def lower_matmul(emit: Emitter, fused: Fused, node: Node) -> None:
 
 def factors(emit: Emitter, a: Value, b: Value) -> tuple[Matrix, Matrix]:
     """Return the operands of a MatMul as matrices, where they lie."""
-    if max(len(sized_type(v)[1]) for v in (a, b)) > BATCH_DIMS + 2:
-        emit.view(a), emit.view(b)  # more strides than the kernels take, unless they merge
     return Matrix.of(a, emit.strided(a), "row"), Matrix.of(b, emit.strided(b, adjacent=False), "column")
 
 
@@ -274,16 +260,19 @@ def _emit_strided(
     residual: View | None,
     alpha: float,
 ) -> None:
-    target, params = geometry(emit, fused.output, a, b, "abcr")
+    operands, params = geometry(emit, node, fused.output, a, b, "abcr")
     params = {**params, "block_rows": 0, "alpha": alpha, **fused.activation.params()}
-    emit.call("matmul_f32", [target, a.view, b.view, bias, residual], params, node)
+    emit.call("matmul_f32", [*operands, bias, residual], params, node)
 
 
-def geometry(emit: Emitter, output: Value, a: Matrix, b: Matrix, letters: str) -> tuple[View, Params]:
-    """Return where a batched product is written, and the parameters that say where everything lies.
+def geometry(
+    emit: Emitter, node: Node, output: Value, a: Matrix, b: Matrix, letters: str
+) -> tuple[list[View | Value], Params]:
+    """Return where a batched product is written and its factors are, and the parameters that say how everything lies.
 
     Args:
         emit: Holds the places.
+        node: The node that is lowered.
         output: The product.
         a: Its left factor.
         b: Its right factor.
@@ -291,27 +280,23 @@ def geometry(emit: Emitter, output: Value, a: Matrix, b: Matrix, letters: str) -
     """
     rows, depth, columns = a.shape[-2], a.shape[-1], b.shape[-1]
     batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    is_matrix = len(batch) <= BATCH_DIMS and not {0, 1} & {rows, columns}
+    is_matrix = len(batch) <= _BATCH_DIMS and not {0, 1} & {rows, columns}
     result = destination(emit, output) if is_matrix else None
     plain = [rows * columns * product(batch[i + 1 :]) for i in range(len(batch))]
     written = [*result.strides[:-2]] if result is not None and len(result.strides) > 2 else plain
-    walked = [a.batch_strides(batch), b.batch_strides(batch), written, plain][: len(letters)]
-    sizes, strides = _two_batches(batch, *walked)
+    target = emit.view(output) if result is None else result.view
+    walks = [a.walk(batch), b.walk(batch), Walk(target, written), Walk(target, plain)]
+    sizes, walks = in_two(emit, node, batch, walks[: len(letters)])
     params = {"batch0": sizes[0], "batch1": sizes[1], "m": rows, "n": columns, "k": depth}
-    for letter, (outer, inner) in zip(letters, strides, strict=True):
+    for letter, walk in zip(letters, walks, strict=True):
+        outer, inner = walk.steps
         params |= {f"{letter}_batch0": outer, f"{letter}_batch1": inner, f"{letter}_row": columns}
-    for letter, factor in zip(letters, (a, b), strict=False):
-        params |= {f"{letter}_row": factor.strides[-2], f"{letter}_column": factor.strides[-1]}
-    if result is None:
-        return emit.view(output), params
-    return result.view, params | {f"{letters[2]}_row": result.strides[-2]}
+    for letter, factor in zip(letters, walks[:2], strict=False):
+        params |= {f"{letter}_row": factor.strides[0], f"{letter}_column": factor.strides[1]}
+    if result is not None:
+        params |= {f"{letters[2]}_row": result.strides[-2]}
+    return [target, walks[0].place, walks[1].place], params
 
 
-def _two_batches(batch: Sequence[Size], *operands: Sequence[Size]) -> tuple[tuple[Size, Size], list[tuple[Size, Size]]]:
-    """Merge batch dimensions that every operand walks as one, until two are left; also return their strides."""
-    merged = merged_dims(batch, *operands)
-    assert len(merged) <= BATCH_DIMS, batch
-    whole: list[Size] = [1, *[0] * len(operands)]
-    merged = [whole] * (BATCH_DIMS - len(merged)) + merged
-    (size0, *steps0), (size1, *steps1) = merged
-    return (size0, size1), list(zip(steps0, steps1, strict=True))
+_BATCH_DIMS = 2
+"""So many batch dimensions are walked where they lie."""

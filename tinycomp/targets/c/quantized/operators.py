@@ -20,7 +20,6 @@ from tinycomp.rewrite import reject
 from tinycomp.targets.c.codegen.emitter import Emitter
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.ops.conv import window_of
-from tinycomp.targets.c.ops.matmul import batches_fit
 from tinycomp.targets.c.quantized.products import Layer, emit_conv, emit_dense, factors_fit
 from tinycomp.targets.c.quantized.run_time_products import RunTimeProduct, emit_matmul
 from tinycomp.targets.common.checks import EIGHT_BITS, Verdict, all_of, constant, ranks
@@ -91,11 +90,7 @@ def _points_fit(node: Node) -> Verdict:
     return True
 
 
-def _batched(node: Node) -> Verdict:
-    return batches_fit(*map(node.operand, factors(node)))
-
-
-_at_run_time = all_of(known_rank, _eight_bits, _points_fit, _batched)
+_at_run_time = all_of(known_rank, _eight_bits, _points_fit)
 
 
 def _is_no_layer(node: Node) -> Verdict:

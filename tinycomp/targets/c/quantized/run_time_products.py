@@ -17,7 +17,7 @@ from tinycomp.target import Target
 from tinycomp.targets.c.codegen.element_program import TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter, View
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank, taken
-from tinycomp.targets.c.ops.matmul import batches_fit, factors, geometry
+from tinycomp.targets.c.ops.matmul import factors, geometry
 from tinycomp.targets.c.quantized.products import factors_fit
 from tinycomp.targets.common.checks import Verdict, sized_type
 from tinycomp.targets.common.composites import operands_of
@@ -51,9 +51,7 @@ def _add(target: Target, pattern: Callable[..., ValuePattern]) -> None:
 
 
 def _has_geometry(match: Match) -> Verdict:
-    product = first(match.matched, "MatMul")
-    ranks = known_rank(product)
-    return batches_fit(match.a, match.b) if ranks is True else ranks
+    return known_rank(first(match.matched, "MatMul"))
 
 
 def _sums_fit(match: Match) -> Verdict:
@@ -123,7 +121,7 @@ def emit_matmul(emit: Emitter, node: Node, product: RunTimeProduct) -> None:
         assert product.ratios is not None
         multiplied = fixed_point(product.ratios)
     left, right = factors(emit, product.x, product.w)
-    target, params = geometry(emit, product.y, left, right, "xwy")
+    operands, params = geometry(emit, node, product.y, left, right, "xwy")
     params = {
         **params,
         "x_type": TYPES[product.x.dtype],
@@ -137,7 +135,7 @@ def emit_matmul(emit: Emitter, node: Node, product: RunTimeProduct) -> None:
         "high": 0 if to is None else to.high,
     }
     last = None if multiplied is None else emit.constant(multiplied)
-    emit.call("qmatmul", [target, left.view, right.view, *product.points, None, last], params, node)
+    emit.call("qmatmul", [*operands, *product.points, None, last], params, node)
 
 
 @FAMILY.lower(
