@@ -10,6 +10,7 @@ NAMES = (
     "importer",
     "sizes",
     "inference",
+    "declarations",
     "partitioner",
     "artifact",
     "meaning",

@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from tests.targets.c.cases.values import floats
+from tests.cases.values import floats
 from tests.targets.c.harness import Case, assert_close, compile_for, make_model, run_onnxruntime
 
 

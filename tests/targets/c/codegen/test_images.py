@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from tests.targets.c.cases.values import floats
+from tests.cases.values import floats
 from tests.targets.c.harness import Case, assert_close, compile_for, make_model
 from tinycomp.targets.c.codegen.images import Band
 

@@ -9,7 +9,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import tinycomp
-from tests.targets.c.cases.values import floats
+from tests.cases.values import floats
 from tests.targets.c.harness import make_model
 from tinycomp.driver.pipeline import partitioning_passes
 from tinycomp.target import find

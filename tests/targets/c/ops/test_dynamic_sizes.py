@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 
 import tinycomp
-from tests.targets.c.cases.values import floats
+from tests.cases.values import floats
 from tests.targets.c.harness import make_model
 
 GRAMS = {

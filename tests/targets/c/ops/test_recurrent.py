@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from onnx import helper
 
 import tinycomp
-from tests.targets.c.cases.recurrent import ACTIVATIONS, DIRECTIONS, FUNCTIONS, GATES, recurrent_case
+from tests.cases.recurrent import ACTIVATIONS, DIRECTIONS, FUNCTIONS, GATES, recurrent_case
 from tests.targets.c.harness import Case, Const, check, compile_for, make_model
 from tinycomp.errors import ExecutionError, FeedError
 

@@ -7,7 +7,7 @@ import pytest
 from onnx import helper
 
 import tinycomp
-from tests.targets.c.cases.values import SPECIAL, floats, integers, ints, of_dtype
+from tests.cases.values import SPECIAL, floats, integers, ints, of_dtype
 from tests.targets.c.harness import (
     Case,
     Const,

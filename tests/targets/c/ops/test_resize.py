@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import tinycomp
-from tests.targets.c.cases.values import floats
+from tests.cases.values import floats
 from tinycomp.errors import TinycompError
 from tinycomp.ops.resize import NEAREST_MODES, TRANSFORM_MODES, resize
 from tinycomp.runtime.module import Module

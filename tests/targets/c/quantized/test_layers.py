@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tinycomp
-from tests.targets.c.cases import quantized
+from tests.cases import quantize
 from tests.targets.c.harness import Case, assert_close, compile_for
 from tests.targets.quantized_arithmetic import by_fixed_point, evaluate
 from tests.targets.quantized_layers import Layer
@@ -232,7 +232,7 @@ def test_a_dequantisation_that_two_layers_share_does_not_keep_them_apart():
 # The integer operators ------------------------------------------------------------------------------------------------
 
 
-OPERATORS = list(quantized.integer_operators())
+OPERATORS = list(quantize.integer_operators())
 
 
 @pytest.mark.parametrize("case", OPERATORS, ids=str)

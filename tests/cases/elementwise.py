@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.targets.c.cases.values import SPECIAL, floats, integers, of_dtype
-from tests.targets.c.harness import Case, Const
+from tests.cases.case import Case, Const
+from tests.cases.values import ALONE, SPECIAL, floats, integers, of_dtype
 
 ODD = [(), (1,), (7,), (3, 5), (2, 3, 5), (1, 1, 1), (2, 3, 4, 5), (1, 9, 1, 7), (2, 1, 3, 2, 5), (0, 3), (2, 3, 0, 4)]
 UNIT = {"Asin", "Acos", "Atanh"}
@@ -75,7 +75,7 @@ def unary() -> Iterator[Case]:
         for attrs in ATTRIBUTES.get(op, []):
             yield Case(op, [floats(2, 3, 5, 7)], attrs, rtol=rtol)
         # Limits at infinity differ between libraries for a few; the host's kernels are the contract.
-        yield Case(op, [SPECIAL], rtol=rtol, onnxruntime=False)
+        yield Case(op, [SPECIAL], rtol=rtol, onnxruntime=False, reference=op != "Clip")
     for op in (
         "Relu",
         "Sigmoid",
@@ -209,12 +209,17 @@ def dtypes() -> Iterator[Case]:
             low, high = (-0.9, 0.9) if op in UNIT else (1.1, 4.0) if op in POSITIVE else (-3.0, 3.0)
             loose = {"float16": 2e-3, "bfloat16": 2e-2}.get(dtype, LOOSE.get(op, 1e-5))
             yield Case(
-                op, [of_dtype(floats(3, 50, low=low, high=high), dtype)], opset=22, rtol=loose, onnxruntime=False
+                op,
+                [of_dtype(floats(3, 50, low=low, high=high), dtype)],
+                opset=22,
+                rtol=loose,
+                onnxruntime=False,
+                reference=False,
             )
         yield Case("Swish", [of_dtype(floats(3, 50), dtype)], opset=24, rtol=8e-3, onnxruntime=False)
         yield Case("Swish", [of_dtype(floats(3, 50), dtype)], {"alpha": 0.5}, opset=24, rtol=8e-3, onnxruntime=False)
-        yield Case("Mean", [of_dtype(floats(3, 50, seed=s), dtype) for s in range(3)], onnxruntime=False)
-        yield Case("Sum", [of_dtype(floats(3, 50, seed=s), dtype) for s in range(3)], onnxruntime=False)
+        yield Case("Mean", [of_dtype(floats(3, 50, seed=s), dtype) for s in range(3)], **ALONE)
+        yield Case("Sum", [of_dtype(floats(3, 50, seed=s), dtype) for s in range(3)], **ALONE)
         for op, special in (("IsNaN", SPECIAL), ("IsInf", SPECIAL)):
             yield Case(op, [of_dtype(special, dtype)], opset=20, onnxruntime=False)
     for signs in ({"detect_negative": 0}, {"detect_positive": 0}, {"detect_negative": 0, "detect_positive": 0}):
@@ -240,3 +245,30 @@ def _where(dtype: str) -> Iterator[Case]:
     a, b = of_dtype(floats(2, 3, 4, 5), dtype), of_dtype(floats(4, 1, seed=1), dtype)
     yield Case("Where", [integers(2, 3, 4, 5, low=0, high=2, dtype="bool"), a, b])
     yield Case("Where", [integers(3, 1, 1, low=0, high=2, dtype="bool"), b, a])
+
+
+def edges() -> Iterator[Case]:
+    """Numbers at the border of what an operator is defined for, and shapes that do not fit."""
+    zeros, one = np.array([-0.0, 0.0], np.float32), np.array([-np.inf, -np.inf, -0.0, -0.0], np.float32)
+    yield Case("Pow", [one, np.array([0.5, 2.5, 0.5, 1.5], np.float32)], onnxruntime=False)
+    yield Case("Pow", [one, Const(0.5)], onnxruntime=False)
+    yield Case("Div", [integers(3), np.array([1, 0, 2])], **ALONE)
+    for op in ("Add", "Max", "Equal", "Mod", "Where"):
+        pair = [floats(2, 3), floats(2, 4)]
+        operands = (
+            [np.array([[True]]), *pair] if op == "Where" else [integers(2, 3), integers(2, 4)] if op == "Mod" else pair
+        )
+        yield Case(op, operands, refused=op)
+    yield Case("Reciprocal", [zeros])
+    yield Case("Sum", [floats(3)])
+    yield Case("Sum", [floats(2, 1), floats(3), floats(1, 1)])
+    yield Case("Clip", [floats(3), None, np.array(0.5, "f4")])
+    yield Case("Clip", [floats(3), np.array(-0.5, "f4"), np.array(0.5, "f4")])
+
+
+def rows() -> Iterator[Case]:
+    """Return the rows of the family."""
+    yield from unary()
+    yield from binary()
+    yield from dtypes()
+    yield from edges()

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tests.targets.c.cases.values import MOVABLE, NARROW, floats, ints, of_dtype
-from tests.targets.c.harness import Case, Const
+from tests.cases.case import Case, Const
+from tests.cases.values import MOVABLE, NARROW, floats, ints, of_dtype
 
 
 def movement() -> Iterator[Case]:
@@ -138,3 +138,8 @@ def _pads() -> Iterator[Case]:
             yield Case("Pad", [x, ints(*pads)], {"mode": mode}, opset=19, onnxruntime=peer)
         yield Case("Pad", [x, ints(3, 5), None, ints(-2)], {"mode": mode}, opset=19, onnxruntime=False)
         yield Case("Pad", [of_dtype(x, "int8"), ints(1, 1), None, ints(1)], {"mode": mode}, opset=19)
+
+
+def rows() -> Iterator[Case]:
+    """Return the rows of the family."""
+    yield from movement()

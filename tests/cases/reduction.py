@@ -1,52 +1,13 @@
-"""Normalisation, reductions, softmax."""
+"""Reductions and softmax."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
-from tests.targets.c.cases.values import floats, ints, of_dtype
-from tests.targets.c.harness import Case, Const
-
-
-def normalisations() -> Iterator[Case]:
-    for shape in ((2, 3, 4, 5), (1, 6, 7), (3, 8), (5,), (1, 1, 1, 1)):
-        for axis in {-1, 0, len(shape) // 2}:
-            tail = shape[axis:]
-            scale, bias = floats(*tail, seed=1), floats(*tail, seed=2)
-            for bound in (True, False):
-                operands: list[Any] = [floats(*shape), Const(scale) if bound else scale, Const(bias) if bound else bias]
-                yield Case("LayerNormalization", operands, {"axis": axis}, rtol=1e-4, atol=1e-5)
-            yield Case(
-                "LayerNormalization", [floats(*shape), scale], {"axis": axis, "epsilon": 0.1}, rtol=1e-4, atol=1e-5
-            )
-            yield Case("RMSNormalization", [floats(*shape), scale], {"axis": axis}, opset=23, rtol=1e-4, atol=1e-5)
-    for shape in ((2, 6, 4, 5), (1, 4, 9), (1, 2, 1, 1), (2, 4, 3, 2, 5)):
-        scale, bias = floats(shape[1], seed=1), floats(shape[1], seed=2)
-        yield Case("InstanceNormalization", [floats(*shape), Const(scale), Const(bias)], rtol=1e-4, atol=1e-4)
-        yield Case("InstanceNormalization", [floats(*shape), scale, bias], {"epsilon": 0.1}, rtol=1e-4, atol=1e-4)
-        for groups in {1, 2, shape[1]}:
-            yield Case(
-                "GroupNormalization",
-                [floats(*shape), Const(scale), Const(bias)],
-                {"num_groups": groups},
-                rtol=1e-4,
-                atol=1e-4,
-            )
-        mean, variance = floats(shape[1], seed=3), floats(shape[1], seed=4, low=0.5)
-        statistics = [Const(scale), Const(bias), Const(mean), Const(variance)]
-        for opset in (7, 9, 14, 15):
-            yield Case("BatchNormalization", [floats(*shape), *statistics], opset=opset, rtol=1e-4, atol=1e-5)
-        yield Case(
-            "BatchNormalization", [floats(*shape), *statistics], {"epsilon": 0.1, "momentum": 0.5}, rtol=1e-4, atol=1e-5
-        )
-    statistics = [Const(floats(5, seed=i, low=0.5)) for i in range(4)]
-    yield Case("BatchNormalization", [floats(7, 5), *statistics], rtol=1e-4, atol=1e-5)
-    statistics = [Const(each.array.astype(np.float64)) for each in statistics]
-    yield Case("BatchNormalization", [floats(7, 5, 3).astype(np.float64), *statistics])
-
+from tests.cases.case import Case, Const
+from tests.cases.values import ALONE, floats, integers, ints, of_dtype
 
 REDUCTIONS = [
     "ReduceSum",
@@ -60,6 +21,8 @@ REDUCTIONS = [
     "ReduceLogSum",
     "ReduceLogSumExp",
 ]
+
+
 AXES = {
     (2, 3, 4, 5): [[0], [1], [-1], [2, 3], [1, 2], [0, 3], [0, 2], [0, 1, 3], [0, 1, 2, 3], [-2, 1]],
     (3, 1, 7): [[0], [1], [2], [0, 2]],
@@ -70,6 +33,8 @@ AXES = {
 
 
 WHOLE = ("int32", "int64", "uint32", "uint64")
+
+
 SMALL = ("int8", "uint8", "bool")
 
 
@@ -84,10 +49,10 @@ def typed_reductions() -> Iterator[Case]:
                 x /= 5.0
             wrong = dtype != "float64" and op in ("ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
             for axes in ([-1], [1], [0, 3], [0, 1, 2, 3]):
-                yield Case(op, [x, ints(*axes)], {"keepdims": 0}, opset=20, onnxruntime=not wrong)
+                yield Case(op, [x, ints(*axes)], {"keepdims": 0}, opset=20, onnxruntime=not wrong, reference=False)
             if dtype == "float64" or op not in ("ReduceLogSum", "ReduceLogSumExp"):  # -inf is no whole number
-                yield Case(op, [x[..., :0], ints(-1)], {"keepdims": 1}, opset=20, onnxruntime=False)
-            yield Case(op, [x[..., :2], ints(-1)], {"keepdims": 1}, opset=20, onnxruntime=not wrong)
+                yield Case(op, [x[..., :0], ints(-1)], {"keepdims": 1}, opset=20, **ALONE)
+            yield Case(op, [x[..., :2], ints(-1)], {"keepdims": 1}, opset=20, onnxruntime=not wrong, reference=False)
 
 
 def reductions() -> Iterator[Case]:
@@ -119,3 +84,28 @@ def reductions() -> Iterator[Case]:
         yield Case(op, [floats(2, 3, 4)], opset=7)
         extreme = np.array([[1e38, -1e38, 0.0], [-np.inf, 0.0, 1.0], [-200.0, -300.0, -250.0]], np.float32)
         yield Case(op, [extreme])
+
+
+def edges() -> Iterator[Case]:
+    """Running sums, products and places of extremes, and axes that do not fit."""
+    x = floats(2, 3, 4)
+    for op in ("ArgMax", "ArgMin"):
+        for attrs in ({}, {"axis": -1, "keepdims": 0}, {"axis": 1, "select_last_index": 1}):
+            yield Case(op, [x], attrs)
+        yield Case(op, [x], {"axis": 3}, refused=op)
+        yield Case(op, [floats(2, 0)], {"axis": 1}, refused=op)
+    for axis in (Const(np.array(1)), np.array(-1)):
+        for attrs in ({}, {"exclusive": 1, "reverse": 1}):
+            yield Case("CumSum", [x, axis], attrs)
+    yield Case("CumSum", [x, Const(np.array(3))], refused="CumSum")
+    yield Case("CumSum", [x, np.array(3)], refused="CumSum")
+    scores, classes = floats(2, 3, 4), integers(2, 4, low=0, high=3)
+    for attrs in ({}, {"reduction": "none"}, {"reduction": "sum"}):
+        yield Case("SoftmaxCrossEntropyLoss", [scores, classes], attrs, 13, 2, rtol=1e-4)
+        yield Case("NegativeLogLikelihoodLoss", [scores, classes], attrs, 13, rtol=1e-4)
+
+
+def rows() -> Iterator[Case]:
+    """Return the rows of the family."""
+    yield from reductions()
+    yield from edges()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from tests.targets.c.cases.values import floats
-from tests.targets.c.harness import Case, Const
+from tests.cases.case import Case, Const
+from tests.cases.values import floats
 
 PRODUCTS = [
     ((5,), (5,)), ((5,), (5, 3)), ((3, 5), (5,)), ((3, 5), (5, 7)), ((1, 1), (1, 1)), ((2, 3, 5), (5, 7)),
@@ -45,3 +46,31 @@ def products() -> Iterator[Case]:
     yield Case("Gemm", [floats(0, 5), Const(floats(5, 7))])
     yield Case("Gemm", [floats(3, 0), Const(floats(0, 7)), Const(floats(7))])
     yield Case("Gemm", [floats(3, 5), Const(floats(5, 1)), Const(floats(1))], rtol=1e-4, atol=1e-5)
+
+
+def edges() -> Iterator[Case]:
+    """Many batch dimensions, determinants, sums over names, and what does not fit."""
+    close: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}
+    yield Case("MatMul", [floats(2, 3, 2, 4, 5), floats(2, 3, 2, 5, 3)], **close)
+    yield Case("MatMul", [floats(2, 1, 2, 3, 4), floats(1, 3, 1, 4, 2)], **close)
+    yield Case("MatMul", [floats(3, 4), floats(5, 3)], refused="MatMul")
+    yield Case("MatMul", [floats(3, 4), Const(floats(5, 3))], refused="MatMul")
+    yield Case("MatMul", [floats(2, 3, 4), floats(3, 4, 3)], refused="MatMul")
+    yield Case("MatMul", [floats(), floats(3)], refused="MatMul")
+    yield Case("Gemm", [floats(3, 4), floats(5, 3)], refused="Gemm")
+    yield Case("Gemm", [floats(3, 4), Const(floats(4, 5)), Const(floats(4))], refused="Gemm")
+    for shape in ((3, 3), (2, 3, 3), (1, 1), (2, 2, 4, 4)):
+        yield Case("Det", [floats(*shape)], **close)
+    yield Case("Det", [floats(3, 4)], refused="Det")
+    for equation, *shapes in (
+        ("ij,jk->ik", (3, 4), (4, 5)), ("...ii->...i", (2, 3, 3)), ("bij,bjk", (2, 3, 4), (2, 4, 5)),
+        ("i,j->ij", (3,), (4,)), ("ij->", (3, 4)), ("bhqd,bhkd->bhqk", (2, 2, 3, 4), (2, 2, 5, 4)),
+    ):  # fmt: skip
+        yield Case("Einsum", [floats(*s, seed=i) for i, s in enumerate(shapes)], {"equation": equation}, **close)
+    yield Case("Einsum", [floats(3, 4), floats(5, 3)], {"equation": "ij,jk->ik"}, refused="Einsum")
+
+
+def rows() -> Iterator[Case]:
+    """Return the rows of the family."""
+    yield from products()
+    yield from edges()

@@ -1,0 +1,46 @@
+"""Boxes and regions of interest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tests.cases.case import Case, Const
+from tests.cases.values import floats
+
+ROIS = np.array([[0, 0, 4, 4], [1, 2, 6.5, 5], [3, 3, 3, 3], [-1, -2, 9, 9]], np.float32)
+BATCH = np.array([0, 1, 1, 0])
+
+
+def rows() -> Iterator[Case]:
+    """Return the rows of the family."""
+    x = floats(2, 3, 7, 8)
+    for mode in ("avg", "max"):
+        for ratio in (0, 2):
+            for transformation in ("half_pixel", "output_half_pixel"):
+                attrs = {"mode": mode, "output_height": 3, "output_width": 2, "sampling_ratio": ratio,
+                         "spatial_scale": 0.5, "coordinate_transformation_mode": transformation}  # fmt: skip
+                yield Case("RoiAlign", [x, ROIS, BATCH], attrs, 16, onnxruntime=mode == "avg", atol=1e-5)
+    yield Case("RoiAlign", [x, ROIS[:0], BATCH[:0]], {"output_height": 3, "output_width": 2}, 16)
+    yield Case("RoiAlign", [x, ROIS, BATCH[:2]], opset=16, refused="RoiAlign")
+    yield Case("RoiAlign", [x, ROIS, np.array([0, 1, 2, 0])], opset=16, refused="RoiAlign")
+    rois = np.concatenate([BATCH[:, None].astype("f4"), np.abs(ROIS)], 1)
+    yield Case("MaxRoiPool", [x, rois], {"pooled_shape": [2, 3], "spatial_scale": 0.5}, host="no rule for")
+    boxes = np.sort(floats(1, 9, 2, 2, low=0.0, high=9.0), axis=2).reshape(1, 9, 4)
+    scores = floats(1, 2, 9, seed=1, low=0.0, high=1.0)
+    limits = [np.array([3]), np.array([0.5], "f"), np.array([0.2], "f")]
+    for center in (0, 1):
+        yield Case("NonMaxSuppression", [boxes, scores, *limits], {"center_point_box": center})
+        yield Case("NonMaxSuppression", [boxes, scores, *map(Const, limits)], {"center_point_box": center})
+    yield Case("NonMaxSuppression", [boxes, scores])
+    yield Case("NonMaxSuppression", [boxes, scores[..., :5], *limits], refused="NonMaxSuppression")
+    yield Case("NonMaxSuppression", [boxes, scores, limits[0], np.array([1.5], "f")], refused="bad iou_threshold")
+    grids = floats(2, 4, 5, 2, high=1.2, low=-1.2)
+    for mode in ("linear", "nearest", "cubic"):
+        for padding in ("zeros", "border", "reflection"):
+            for align in (0, 1):
+                attrs = {"mode": mode, "padding_mode": padding, "align_corners": align}
+                yield Case("GridSample", [x, grids], attrs, 20, rtol=1e-4, atol=1e-4)
+    yield Case("GridSample", [floats(2, 3, 4, 5, 6), floats(2, 3, 3, 3, 3, high=1.0)], opset=20, rtol=1e-4, atol=1e-4)
+    yield Case("GridSample", [x, grids[:1]], opset=20, refused="GridSample")

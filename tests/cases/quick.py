@@ -1,0 +1,47 @@
+"""The part of the table that every test run covers, and the holes that are known in it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.cases.subject import count, operator_of, rows
+from tests.cases.ways import WAYS
+from tests.declarations.measure import Outcome
+
+WHOLE = ("c", "channels-last")
+"""The ways in which every row is met."""
+SHARE = 9
+"""In all other ways, so many operators have one that is met, each in another way another one of its rows."""
+_FILE = Path(__file__).with_name("holes.txt")
+
+
+def jobs() -> dict[str, list[tuple[int, str]]]:
+    """Return subjects and ways by the name of a test: one for each operator with rows, and one for each way."""
+    own: dict[str, list[int]] = defaultdict(list)
+    every: dict[str, list[int]] = defaultdict(list)
+    for at in range(count()):
+        every[operator_of(at)].append(at)
+        if at < len(rows()):
+            own[operator_of(at)].append(at)
+    found = {op: [(at, way) for at in places for way in WHOLE] for op, places in own.items()}
+    for number, way in enumerate(w for w in WAYS if w not in WHOLE):
+        chosen = [op for place, op in enumerate(sorted(every)) if place % SHARE == number % SHARE]
+        found[f"way {way}"] = [(every[op][(7 * number) % len(every[op])], way) for op in chosen]
+    return found
+
+
+def known() -> frozenset[str]:
+    """Return the names of the holes."""
+    return frozenset(_FILE.read_text(encoding="utf-8").splitlines())
+
+
+def hole(name: str, way: str, outcome: Outcome) -> str:
+    """Return the name of a hole: what fails, in which way, and of what kind it is."""
+    return f"{way}, {outcome.kind}: {name}"
+
+
+def write(holes: Iterable[str]) -> None:
+    """Write down which holes there are."""
+    _FILE.write_text("".join(f"{line}\n" for line in sorted(set(holes))), encoding="utf-8")
