@@ -16,7 +16,7 @@ import tinycomp
 from tests.cases.case import Case
 from tests.declarations.measure import node_tests
 from tinycomp.errors import TinycompError
-from tinycomp.ops.families import FAMILIES
+from tinycomp.index import FAMILIES
 
 FILES = (
     "activation", "attention", "cast", "control_flow", "conv", "creation", "detection", "elementwise", "indexing",
