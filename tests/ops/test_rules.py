@@ -36,10 +36,13 @@ ATTRIBUTES: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     **{op: {"axis": st.integers(-4, 4)} for op in ("DequantizeLinear", "QuantizeLinear")},
     "Einsum": {"equation": st.sampled_from(["ij,jk", "...ij,jk->...ik", "i,i", "...ij->...", "abc->cb"])},
     "Conv": {**WINDOW, "group": st.integers(1, 2)},
+    "ConvInteger": {**WINDOW, "group": st.integers(1, 2)},
+    "ConvTranspose": {**WINDOW, "group": st.integers(1, 2), "output_padding": st.sampled_from([[0, 0], [1, 0]])},
     "Flatten": {"axis": st.integers(-3, 4)},
     "Gemm": {"transA": st.integers(0, 1), "transB": st.integers(0, 1)},
     "LayerNormalization": {"axis": st.integers(-3, 3)},
     "LogSoftmax": {"axis": st.integers(-3, 3)},
+    "LpPool": POOL,
     "MaxPool": POOL,
     "Reshape": {"allowzero": st.integers(0, 1)},
     "Gather": {"axis": st.integers(-4, 4)},
@@ -88,6 +91,8 @@ def _fitting(op: str, draw: st.DrawFn) -> list[Value | None]:
     b, c = draw(st.sampled_from([1, 2, 3])), draw(st.sampled_from([1, 2, 4]))
     shapes: dict[str, list[list[int]]] = {
         "Conv": [[b, 4, *draw(st.tuples(*[st.integers(1, 6)] * 2))], [c * 2, 4, *draw(PAIRS)], [c * 2]],
+        "ConvInteger": [[b, 4, *draw(st.tuples(*[st.integers(1, 6)] * 2))], [c * 2, 4, *draw(PAIRS)]],
+        "ConvTranspose": [[b, 4, *draw(st.tuples(*[st.integers(1, 6)] * 2))], [4, c, *draw(PAIRS)]],
         "MatMul": [[*first, c], [c, b]],
         "Gemm": [[b, c], [c, 3], [3]],
         "MatMulInteger": [[*first, c], [c, b]],
@@ -96,7 +101,7 @@ def _fitting(op: str, draw: st.DrawFn) -> list[Value | None]:
         "LayerNormalization": [first, [first[-1]], [first[-1]]],
         "Concat": [first, [*first[:-1], b]],
         "Clip": [first, [], []],
-        **{name: [[b, c, *draw(st.tuples(*[st.integers(1, 6)] * 2))]] for name in ("AveragePool", "MaxPool")},
+        **{name: [[b, c, *draw(st.tuples(*[st.integers(1, 6)] * 2))]] for name in ("AveragePool", "LpPool", "MaxPool")},
     }
     default = [first, first if draw(st.booleans()) else [1, first[-1]]][
         : schema(op, "", since_version(op, "", 21)).min_input
@@ -118,6 +123,8 @@ def nodes(draw: st.DrawFn) -> Node:
         for name, value in chosen.items()
         if name in ("kernel_shape", "equation") or draw(st.booleans())
     }
+    if attrs.get("auto_pad", "NOTSET") != "NOTSET":
+        attrs.pop("pads", None)  # onnx's inference adds them, though there are none then
     if draw(st.booleans()):
         operands = _fitting(op, draw)
     else:

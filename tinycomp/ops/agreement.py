@@ -120,15 +120,6 @@ def _repeated(node: Node, shapes: _Shapes) -> Iterator[Demand]:
             yield Demand(own, size, or_one=not isinstance(size, int) or size == 1)
 
 
-def _convolution_rule(weights: int) -> _Rule:
-    def rule(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-        x, w = shapes[0], shapes[weights]
-        if x and w:
-            yield Demand(x[1], w[0] if node.op == "ConvTranspose" else w[1] * int(node.attrs.get("group", 1)))
-
-    return rule
-
-
 def _channels(node: Node, shapes: _Shapes) -> Iterator[Demand]:
     """Demand of every vector an element for each channel."""
     x = shapes[0]
@@ -222,13 +213,11 @@ _RULES: Mapping[str, _Rule] = {
     "StringConcat": _broadcast,
     **dict.fromkeys(("LayerNormalization", "PRelu", "RMSNormalization"), _repeated),
     **dict.fromkeys(("BatchNormalization", "GroupNormalization", "InstanceNormalization"), _channels),
-    **dict.fromkeys(("Conv", "ConvInteger", "ConvTranspose"), _convolution_rule(1)),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),
     **dict.fromkeys(("Scatter", "ScatterElements"), _scatter),
     "Concat": _concat,
     "Expand": _expand,
     "NonMaxSuppression": _boxes,
-    "QLinearConv": _convolution_rule(3),
     "Reshape": _reshape,
     "ScatterND": _scatter_slices,
     "Split": _split,

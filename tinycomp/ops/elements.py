@@ -24,7 +24,7 @@ MOST = 8
 """Elements of an operand that are read."""
 SIZING: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {
-        "Col2Im": (1, 2), "ConstantOfShape": (0,), "CumProd": (1,), "CumSum": (1,), "Expand": (1,), "OneHot": (1,),
+        "ConstantOfShape": (0,), "CumProd": (1,), "CumSum": (1,), "Expand": (1,), "OneHot": (1,),
         "Pad": (1, 3),
         "Range": (0, 1, 2), "ReduceL1": (1,), "ReduceL2": (1,), "ReduceLogSum": (1,), "ReduceLogSumExp": (1,),
         "ReduceMax": (1,), "ReduceMean": (1,), "ReduceMin": (1,), "ReduceProd": (1,), "ReduceSum": (1,),

@@ -41,7 +41,7 @@ from tinycomp.ir.types import (
     type_of,
 )
 from tinycomp.ops.numeric import Array
-from tinycomp.symbolic import Expression, Size, bounds, broadcast, dimension, if_zero, minimum, size
+from tinycomp.symbolic import Expression, Size, bounds, broadcast, dimension, if_zero, minimum, product, size
 
 Sizes = tuple[Size | None, ...]
 """A shape of numbers and expressions; None is a dimension of which nothing is known."""
@@ -243,6 +243,10 @@ class Facts:
         elif own != 1:
             self.require_equal(own, wanted, message)
 
+    def require_same(self, a: Sizes, b: Sizes, message: str) -> Sizes:
+        """Demand that two shapes of one rank are equal; return what is known of them."""
+        return tuple([self.require_equal(x, y, message) for x, y in zip(a, b, strict=True)])
+
     def require_at_least(self, value: Size | None, least: int, message: str, *, found: object = "") -> None:
         """Demand that a size is not below ``least``."""
         if value is None:
@@ -415,6 +419,12 @@ def _axis_range(rank: int, negative: bool) -> str:
 def sizes_of(shape: Sequence[Dim]) -> Sizes:
     """Return dimensions as sizes."""
     return tuple([dim if dim is None or isinstance(dim, int) else size(dim) for dim in shape])
+
+
+def known_product(sizes: Sequence[Size | None]) -> Size | None:
+    """Return the product of sizes, or None if one of them is not known."""
+    known = [each for each in sizes if each is not None]
+    return product(known) if len(known) == len(sizes) else None
 
 
 def shape_text(shape: Sizes | None) -> str:
