@@ -203,12 +203,6 @@ def _scatter_slices(node: Node, shapes: _Shapes) -> Iterator[Demand]:
         yield from _each(updates, (*indices[:-1], *data[indices[-1] :]))
 
 
-def _boxes(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-    boxes, scores = shapes[:2]
-    if boxes and scores:
-        yield from _each((boxes[0], boxes[1], boxes[2]), (scores[0], scores[2], 4))
-
-
 _RULES: Mapping[str, _Rule] = {
     "StringConcat": _broadcast,
     **dict.fromkeys(("LayerNormalization", "PRelu", "RMSNormalization"), _repeated),
@@ -217,7 +211,6 @@ _RULES: Mapping[str, _Rule] = {
     **dict.fromkeys(("Scatter", "ScatterElements"), _scatter),
     "Concat": _concat,
     "Expand": _expand,
-    "NonMaxSuppression": _boxes,
     "Reshape": _reshape,
     "ScatterND": _scatter_slices,
     "Split": _split,
