@@ -38,6 +38,10 @@ ATTRIBUTES: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "Conv": {**WINDOW, "group": st.integers(1, 2)},
     "ConvInteger": {**WINDOW, "group": st.integers(1, 2)},
     "ConvTranspose": {**WINDOW, "group": st.integers(1, 2), "output_padding": st.sampled_from([[0, 0], [1, 0]])},
+    "DepthToSpace": {"blocksize": st.integers(1, 2)},
+    "SpaceToDepth": {"blocksize": st.integers(1, 2)},
+    "Split": {"axis": st.integers(-4, 4)},
+    "Pad": {"pads": st.lists(st.integers(-1, 2), min_size=4, max_size=4)},
     "Flatten": {"axis": st.integers(-3, 4)},
     "Gemm": {"transA": st.integers(0, 1), "transB": st.integers(0, 1)},
     "LayerNormalization": {"axis": st.integers(-3, 3)},
@@ -46,6 +50,8 @@ ATTRIBUTES: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "MaxPool": POOL,
     "Reshape": {"allowzero": st.integers(0, 1)},
     "Gather": {"axis": st.integers(-4, 4)},
+    "Squeeze": {"axes": st.lists(st.integers(-4, 4), max_size=2)},
+    "Unsqueeze": {"axes": st.lists(st.integers(-4, 4), max_size=2)},
     "Shape": {"start": st.integers(-5, 5), "end": st.integers(-5, 5)},
     "Softmax": {"axis": st.integers(-3, 3)},
     "Transpose": {"perm": st.permutations(range(4)) | st.permutations(range(3))},
@@ -102,6 +108,7 @@ def _fitting(op: str, draw: st.DrawFn) -> list[Value | None]:
         "Concat": [first, [*first[:-1], b]],
         "Clip": [first, [], []],
         **{name: [[b, c, *draw(st.tuples(*[st.integers(1, 6)] * 2))]] for name in ("AveragePool", "LpPool", "MaxPool")},
+        **{name: [[b, 4, c * 2, 6]] for name in ("DepthToSpace", "SpaceToDepth")},
     }
     default = [first, first if draw(st.booleans()) else [1, first[-1]]][
         : schema(op, "", since_version(op, "", 21)).min_input

@@ -13,7 +13,7 @@ from itertools import chain
 
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ops import OPS, rule
-from tinycomp.symbolic import Expression, Size, broadcast, has_elements, if_zero, product, solved, substitute
+from tinycomp.symbolic import Expression, Size, broadcast, if_zero, solved, substitute
 
 Condition = tuple[Size, str]
 """A number that must be 0 in every run, and what else is wrong."""
@@ -149,49 +149,6 @@ def _recurrent(node: Node, shapes: _Shapes) -> Iterator[Demand]:
         yield Demand(shapes[4][0], batch)
 
 
-def _concat(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-    known = [shape for shape in shapes if shape]
-    for shape in known[1:]:
-        axis = int(node.attrs["axis"]) % len(shape)
-        yield from (each for i, each in enumerate(_each(known[0], shape)) if i != axis)
-
-
-def _reshape(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-    before, after = shapes[0], node.output.sizes if node.output.rank is not None else None
-    if before is not None and after is not None:
-        asked = node.operand(1).contents if node.op == "Reshape" and has_elements(*after) else after
-        pair = (f"[{', '.join(map(str, sizes))}]" for sizes in (before, asked or after))
-        text = f"{' and '.join(pair)} have different numbers of elements"
-        yield Demand(product(before), product(after), text=text)
-
-
-def _squeeze(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-    before, after = shapes[0], node.output.sizes if node.output.rank is not None else None
-    if before is not None and after is not None:
-        text = f"a dimension of [{', '.join(map(str, before))}] is not 1"
-        yield Demand(product(before), product(after), text=text)
-
-
-def _split(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-    x, given = shapes[0], node.optional_operand(1)
-    lengths: Sequence[Size | None] = (node.attrs.get("split") if given is None else given.contents) or ()
-    if not lengths:
-        axis = int(node.attrs.get("axis", 0))
-        lengths = [None if v.rank is None or v.sizes is None else v.sizes[axis] for v in node.outputs]
-    known = [length for length in lengths if length is not None]
-    if x and known and len(known) == len(lengths):
-        whole, total = x[int(node.attrs.get("axis", 0)) % len(x)], sum(known[1:], start=known[0])
-        yield Demand(whole, total, text=f"the parts have {total} elements together, not {whole}")
-
-
-def _expand(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-    wanted = node.operand(1).contents
-    if shapes[0] is not None and wanted is not None:
-        known = tuple([element for element in wanted if element is not None])
-        if len(known) == len(wanted):
-            yield from _all_fit([shapes[0], known])
-
-
 def _scatter(node: Node, shapes: _Shapes) -> Iterator[Demand]:
     if shapes[1] and shapes[2]:
         yield from _each(shapes[1], shapes[2])
@@ -204,15 +161,17 @@ def _scatter_slices(node: Node, shapes: _Shapes) -> Iterator[Demand]:
 
 
 _RULES: Mapping[str, _Rule] = {
-    "StringConcat": _broadcast,
-    **dict.fromkeys(("LayerNormalization", "PRelu", "RMSNormalization"), _repeated),
-    **dict.fromkeys(("BatchNormalization", "GroupNormalization", "InstanceNormalization"), _channels),
-    **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),
-    **dict.fromkeys(("Scatter", "ScatterElements"), _scatter),
-    "Concat": _concat,
-    "Expand": _expand,
-    "Reshape": _reshape,
+    "BatchNormalization": _channels,
+    "GRU": _recurrent,
+    "GroupNormalization": _channels,
+    "InstanceNormalization": _channels,
+    "LSTM": _recurrent,
+    "LayerNormalization": _repeated,
+    "PRelu": _repeated,
+    "RMSNormalization": _repeated,
+    "RNN": _recurrent,
+    "Scatter": _scatter,
+    "ScatterElements": _scatter,
     "ScatterND": _scatter_slices,
-    "Split": _split,
-    "Squeeze": _squeeze,
+    "StringConcat": _broadcast,
 }
