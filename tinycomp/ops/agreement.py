@@ -217,7 +217,12 @@ def _squeeze(node: Node, shapes: _Shapes) -> Iterator[Demand]:
     before, after = shapes[0], node.output.sizes if node.output.rank is not None else None
     if before is not None and after is not None:
         text = f"a dimension of [{', '.join(map(str, before))}] is not 1"
-        yield Demand(product(before), product(after), text=text)
+        axes = node.attrs.get("axes") if len(node.inputs) < 2 else node.operand(1).contents
+        for axis in axes or ():
+            if isinstance(axis, int) and -len(before) <= axis < len(before):
+                yield Demand(before[axis], 1, text=text)
+        if not axes:
+            yield Demand(product(before), product(after), text=text)
 
 
 def _split(node: Node, shapes: _Shapes) -> Iterator[Demand]:
