@@ -1064,8 +1064,21 @@ def typical(value: Size) -> int:
         return 0
 
 
+_SAMPLES: ContextVar[Callable[[], Mapping[str, int]]] = ContextVar("samples", default=dict)
+
+
+@contextmanager
+def sampling(sizes: Callable[[], Mapping[str, int]]) -> Iterator[None]:
+    """Let :func:`sample` use the sizes that a function returns, inside the block; it is called if there is need."""
+    token = _SAMPLES.set(functools.cache(sizes))
+    try:
+        yield
+    finally:
+        _SAMPLES.reset(token)
+
+
 def sample(value: Size) -> int:
-    """Return the value of a size with every symbol at its upper bound, or at 1 if it has none.
+    """Return the value of a size with every symbol at its upper bound, or at a size to sample, 1 by default.
 
     >>> with assuming({"n": (1, 64)}):
     ...     sample(symbol("n") * 4), sample(symbol("m") * 4)
@@ -1073,11 +1086,11 @@ def sample(value: Size) -> int:
     """
     if isinstance(value, int):
         return value
-    ranges = _ASSUMED.get().ranges
+    ranges, samples = _ASSUMED.get().ranges, _SAMPLES.get()()
     sizes = {}
     for name in value.symbols:
         low, high = ranges.get(name, (0, None))
-        sizes[name] = max(low, 1) if high is None else high
+        sizes[name] = max(low, samples.get(name, 1)) if high is None else high
     try:
         return evaluate(value, sizes)
     except ZeroDivisionError:

@@ -92,7 +92,9 @@ def test_names_cannot_break_the_page(tmp_path):
 
 def test_symbolic_sizes_are_mentioned():
     report = tinycomp.compile(digits_model()).report()
-    assert report.notes == ("MACs and bytes count a dynamic dimension as its upper bound, or as 1 where it has none.",)
+    assert report.notes == (
+        "MACs and bytes count a dynamic dimension as its upper bound, or else as the least size that fits, mostly 1.",
+    )
     bounded = tinycomp.compile(digits_model(), shapes={"image": (("batch", 1, 16), 1, 8, 8)}).report()
     assert bounded.notes == report.notes
     assert [row.macs for row in bounded.regions] == [16 * row.macs for row in report.regions]

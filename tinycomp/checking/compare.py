@@ -2,22 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tinycomp.errors import VerifyError
+from tinycomp.ir.graph import Graph, Value
+from tinycomp.ir.types import Dim, TensorType, Type
 from tinycomp.memory.budget import reserve
+from tinycomp.ops.agreement import fitting_sizes
+from tinycomp.ops.body_types import retype
+from tinycomp.ops.elements import element_sources, with_elements
 from tinycomp.runtime.spec import TensorSpec
+from tinycomp.symbolic import Expression, assuming, dimension, evaluate, size, symbol
 from tinycomp.target import Tolerance
 
 SYMBOL_SIZE = 2
-"""The size that checks give to every symbolic dimension."""
+"""The size that checks give to a symbolic dimension of which the model demands nothing."""
 
 HALF_STEP = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
 """The step between numbers of half precision, as a share of them."""
+
+
+def fitting_feeds(graph: Graph, seed: int = 0, start: int = SYMBOL_SIZE) -> dict[str, np.ndarray]:
+    """Return random values for the inputs of a graph, in sizes that its nodes' conditions allow.
+
+    Elements that decide sizes are chosen like sizes; all others are those of :func:`random_feeds`.
+
+    Args:
+        graph: The graph, whose bounds are kept.
+        seed: What the values follow from.
+        start: The size of what nothing is demanded of.
+
+    Raises:
+        VerifyError: If an input is not a tensor of known rank.
+        MemoryLimitError: If an input is larger than the budget allows.
+    """
+    named = graph.clone()
+    retype(named, [_named(value) for value in named.inputs])
+    sources = element_sources(named.nodes)
+    retype(named, [with_elements(v) if v in sources else v.type for v in named.inputs])
+    with assuming(graph.bounds):
+        sizes = fitting_sizes(named, start)
+    specs = [TensorSpec(v.name, v.dtype, _in_sizes(v.shape, sizes)) for v in named.inputs]
+    feeds = random_feeds(specs, seed)
+    for value in named.inputs:
+        for place, element in enumerate(value.contents or ()):
+            if isinstance(element, Expression) and element.name in sizes:
+                feeds[value.name].reshape(-1)[place] = sizes[element.name]
+    return feeds
+
+
+def _named(value: Value) -> Type:
+    """Return the type of an input with a name for every dimension of which nothing is known."""
+    type_ = value.type
+    if not isinstance(type_, TensorType) or type_.shape is None:
+        return type_
+    dims = [dimension(symbol(f"{value.name}.{i}")) if dim is None else dim for i, dim in enumerate(type_.shape)]
+    return TensorType(type_.dtype, tuple(dims), type_.layout)
+
+
+def _in_sizes(shape: Sequence[Dim] | None, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
+    return None if shape is None else tuple([evaluate(size(dim), sizes) for dim in shape if dim is not None])
 
 
 def random_feeds(inputs: Sequence[TensorSpec], seed: int = 0) -> dict[str, np.ndarray]:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from tinycomp.checking.compare import compare, random_feeds
+from tinycomp.checking.compare import compare, fitting_feeds
 from tinycomp.checking.reproduce import reproduce_pass
 from tinycomp.driver.lowering import Lowering
-from tinycomp.errors import VerifyError
+from tinycomp.errors import ExecutionError, FeedError, TinycompWarning, VerifyError
 from tinycomp.ir.graph import Graph
 from tinycomp.passes.round_weights import RoundWeights
 from tinycomp.passes.widen_half import WidenHalf
+from tinycomp.runtime.plan import Plan
 from tinycomp.target import Tolerance
 
 _ROUNDED = Tolerance(rtol=0.05, atol=1e-3)
@@ -30,6 +33,10 @@ class NumericCheck:
         folder: Where to write the smallest graph that shows a difference; None for a new temporary folder.
         tolerance: What a pass may change.
         differences: Takes by how much of the largest result passes that round change it.
+        given: Values of inputs; those of the others are made up, in sizes that the model's conditions allow.
+
+    Attributes:
+        feeds: The inputs of the comparisons; None where the model takes no inputs that could be made up.
     """
 
     def __init__(
@@ -38,12 +45,14 @@ class NumericCheck:
         folder: Path | None,
         tolerance: Tolerance | None = None,
         differences: dict[str, float] | None = None,
+        given: Mapping[str, np.ndarray] = MappingProxyType({}),
     ) -> None:
         self._lowering = dataclasses.replace(lowering, reference=True)
         self._folder = folder
         self._differences = {} if differences is None else differences
         self._tolerance = tolerance or Tolerance(rtol=1e-4, atol=1e-5)
-        self._feeds: Mapping[str, np.ndarray] = {}
+        self._given = given
+        self.feeds: Mapping[str, np.ndarray] | None = None
         self._expected: list[Any] = []
         self._before: Graph | None = None
 
@@ -55,16 +64,28 @@ class NumericCheck:
         """
         plan = self._lowering.plan(graph)
         if number == 0:
-            self._feeds = {**random_feeds(plan.inputs), **graph.defaults}
-            self._expected = plan.run([self._feeds[s.name] for s in plan.inputs])
-        else:
-            results = plan.run([self._feeds[s.name] for s in plan.inputs])
+            self._begin(graph, plan)
+        elif self.feeds is not None:
+            results = plan.run([self.feeds[s.name] for s in plan.inputs])
             if name in (WidenHalf.name, RoundWeights.name):
                 self._differences[name] = self._compare(name, graph, results, _ROUNDED)
                 self._expected = results  # the passes behind it are as exact as ever
             else:
                 self._compare(name, graph, results, self._tolerance)
         self._before = graph.clone()
+
+    def _begin(self, graph: Graph, plan: Plan) -> None:
+        """Run the model as it is; what it refuses although it was made up for it is no fault of the model."""
+        try:
+            feeds = {**fitting_feeds(graph), **graph.defaults, **self._given}
+            self._expected = plan.run([feeds[s.name] for s in plan.inputs])
+        except (ExecutionError, FeedError, VerifyError) as error:
+            if self._given:
+                raise
+            message = f"verify=True compares no numbers: no inputs could be made up that the model takes ({error})"
+            warnings.warn(f'{message}; pass some, as verify={{"input": array}}', TinycompWarning, stacklevel=2)
+        else:
+            self.feeds = feeds
 
     def _compare(self, name: str, graph: Graph, results: list[Any], tolerance: Tolerance) -> float:
         most = 0.0
@@ -74,7 +95,7 @@ class NumericCheck:
             if difference.within:
                 continue
             assert self._before is not None
-            small = reproduce_pass(self._before, graph, self._feeds, self._lowering, tolerance)
+            small = reproduce_pass(self._before, graph, self.feeds or {}, self._lowering, tolerance)
             raise VerifyError(
                 f"the pass {name} changes the results",
                 where=f'output "{output}"',

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from tinycomp.checking.compare import SYMBOL_SIZE, Difference, compare, random_feeds
+from tinycomp.checking.compare import Difference, compare, fitting_feeds, random_feeds
 from tinycomp.checking.reproduce import reproduce_region
 from tinycomp.driver.lowering import Lowering, specs, static_shapes
 from tinycomp.errors import TinycompError, VerifyError
 from tinycomp.ir.graph import Graph, Node
-from tinycomp.ir.types import substitute
+from tinycomp.ir.types import TensorType, type_of
 from tinycomp.ops.body_types import retype
 from tinycomp.runtime.plan import Run
 
@@ -68,8 +68,8 @@ def compare_regions(
         One check per region: those that ran in order of their first run, then the others.
     """
     given = feeds or {}
-    open_ = [v for v in partitioned.inputs if v.name not in given]
-    feeds = {**random_feeds(specs([v.name for v in open_], open_)), **given}
+    made_up = {} if given.keys() >= {v.name for v in partitioned.inputs} else fitting_feeds(partitioned)
+    feeds = {**made_up, **given}
     watching = _Watching(lowering.targets, lowering.pool, lowering.weights, programs=lowering.programs)
     plan = watching.plan(partitioned)
     plan.run([feeds[s.name] for s in plan.inputs])
@@ -125,8 +125,10 @@ class _Watching(Lowering):
         return RegionCheck(node.op, target, differences, True, node, list(operands))
 
 
-def check_regions(partitioned: Graph, lowering: Lowering, folder: Path | None = None) -> dict[str, float]:
-    """Compare every region with the numpy kernels on random inputs.
+def check_regions(
+    partitioned: Graph, lowering: Lowering, feeds: Mapping[str, np.ndarray], folder: Path | None = None
+) -> dict[str, float]:
+    """Compare every region with the numpy kernels on these inputs.
 
     Returns:
         The largest difference, of the largest element of a result, by target.
@@ -135,7 +137,7 @@ def check_regions(partitioned: Graph, lowering: Lowering, folder: Path | None = 
         VerifyError: At the first region beyond its target's tolerance; its smallest part that differs is in ``folder``.
     """
     differences: dict[str, float] = {}
-    for check in compare_regions(_concrete(partitioned), lowering):
+    for check in compare_regions(_concrete(partitioned, feeds), lowering, feeds):
         if not check.within:
             small = reproduce_region(check.node, check.operands, lowering)
             worst = max(check.differences, key=lambda d: d.relative)
@@ -151,9 +153,8 @@ def check_regions(partitioned: Graph, lowering: Lowering, folder: Path | None = 
     return differences
 
 
-def _concrete(graph: Graph) -> Graph:
-    """Return the graph with :data:`SYMBOL_SIZE` for every symbol."""
+def _concrete(graph: Graph, feeds: Mapping[str, np.ndarray]) -> Graph:
+    """Return the graph for inputs of these sizes."""
     copy = graph.clone()
-    symbols = {d for v in copy.inputs for d in getattr(v.type, "shape", None) or () if isinstance(d, str)}
-    retype(copy, [substitute(v.type, dict.fromkeys(symbols, SYMBOL_SIZE)) for v in copy.inputs])
+    retype(copy, [type_of(feeds[v.name]) if isinstance(v.type, TensorType) else v.type for v in copy.inputs])
     return copy

@@ -15,6 +15,8 @@ from tinycomp.lazy import LazyModule
 from tinycomp.memory.interpreter import importing
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from tinycomp.driver import compiler, module_cache
     from tinycomp.driver.devices import Devices, Faults
     from tinycomp.driver.models import Model
@@ -39,7 +41,7 @@ def compile(  # noqa: A001 - the public name
     strict: bool = False,
     passes: str | Sequence[Pass] | None = None,
     dump: str | os.PathLike[str] | None = None,
-    verify: bool = False,
+    verify: bool | Mapping[str, NDArray[Any]] = False,
     memory_limit: int | None = None,
     policy: Policy | Mapping[str, Policy] | None = None,
     place: Mapping[Which, str] | None = None,
@@ -65,7 +67,8 @@ def compile(  # noqa: A001 - the public name
             border of the model.
         passes: A pipeline instead of the default one: passes, or a text such as ``"simplify,fold-constants"``.
         dump: A folder to write the graph to after every pass.
-        verify: Check structure and numbers after every pass, and every region against the numpy kernels.
+        verify: Check structure and numbers after every pass, and every region against the numpy kernels; inputs by name
+            to do so with, or True for random ones, in sizes that the conditions of the model's operators allow.
         policy: The conditions on regions of every target, or a dict of policies by target name. A policy in the dict
             replaces the target's own; the one under ``"*"`` holds for all targets. Ignored where ``passes`` are given.
         place: Where nodes run, as in ``{"encoder/*": "npu", "Softmax": "host"}``. A key is a source name, an operator,

@@ -29,6 +29,7 @@ from tinycomp.memory.budget import check_positive, limited
 from tinycomp.memory.constants import Constants, evict
 from tinycomp.memory.interpreter import compiling
 from tinycomp.memory.mapped import mappings_of
+from tinycomp.ops.agreement import fitting_sizes
 from tinycomp.passes.base import Pass
 from tinycomp.passes.fold_constants import sharing_budget
 from tinycomp.passes.offer_to_target import GivenBack
@@ -40,18 +41,21 @@ from tinycomp.runtime.native.executor import Pool, Weights
 from tinycomp.runtime.native.processor import default_threads
 from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.regions import arenas
-from tinycomp.symbolic import assuming
+from tinycomp.symbolic import assuming, sampling
 from tinycomp.target import Decline, Policy, Target
 from tinycomp.target.options import saved_values
 from tinycomp.target.placement import Which
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tinycomp.checking import NumericCheck
     from tinycomp.driver.devices import Devices, Faults
     from tinycomp.runtime.advice import AdviceList
     from tinycomp.runtime.diagram import Diagram
     from tinycomp.runtime.report import Adviser, Report
 
-_SAMPLES = "MACs and bytes count a dynamic dimension as its upper bound, or as 1 where it has none."
+_SAMPLES = "MACs and bytes count a dynamic dimension as its upper bound, or else as the least size that fits, mostly 1."
 _NO_PASSES = "Leave out one of the two."
 
 
@@ -64,7 +68,7 @@ def compile_uncached(
     strict: bool = False,
     passes: str | Sequence[Pass] | None = None,
     dump: str | os.PathLike[str] | None = None,
-    verify: bool = False,
+    verify: bool | Mapping[str, NDArray[Any]] = False,
     memory_limit: int | None = None,
     policy: Policy | Mapping[str, Policy] | None = None,
     place: Mapping[Which, str] | None = None,
@@ -120,7 +124,7 @@ class Compiler:
         pool: Threads of the module.
         passes: A pipeline in place of the default one.
         dump: Where to write the graph after every pass.
-        verify: Whether to check numbers on the way.
+        verify: Whether to check numbers on the way, or the inputs to do so with.
         memory_limit: Bytes that the values of a run may take; None for what the machine has available.
         policy: The conditions on every region, whatever its target.
         specialize: Whether to build regions for each set of sizes.
@@ -137,7 +141,7 @@ class Compiler:
     pool: Pool
     passes: str | Sequence[Pass] | None = None
     dump: Path | None = None
-    verify: bool = False
+    verify: bool | Mapping[str, NDArray[Any]] = False
     memory_limit: int | None = None
     threads: int | None = None
     policy: Policy | None = None
@@ -187,13 +191,15 @@ class Compiler:
         """
         for placement in dict.fromkeys(t.placement for t in self.targets):
             placement.check(graph)
-        with assuming(graph.bounds):
-            Pipeline(self.pipeline(), check=self.verify, observers=self._observers()).run(graph)
-        if self.verify:
+        check = self._numeric_check()
+        with assuming(graph.bounds), sampling(lambda: fitting_sizes(graph)):
+            Pipeline(self.pipeline(), check=check is not None, observers=self._observers(check)).run(graph)
+        if check is not None:
             from tinycomp.checking import check_regions
 
             self.lower(graph)
-            self.differences.update(check_regions(graph, self.lowering(), self._reproducers()))
+            if check.feeds is not None:
+                self.differences.update(check_regions(graph, self.lowering(), check.feeds, self._reproducers()))
 
     def check_places(self, partitioned: Graph, strict: bool = False) -> None:
         """Make sure that every node runs where it was placed and, with ``strict``, that none runs on the host.
@@ -207,16 +213,22 @@ class Compiler:
         if strict:
             refuse_fallback(self.targets, partitioned)
 
-    def _observers(self) -> list[Observer]:
+    def _numeric_check(self) -> NumericCheck | None:
+        if self.verify is False:
+            return None
+        from tinycomp.checking import NumericCheck  # imported here, because few compiles are verified
+
+        given = {} if self.verify is True else self.verify
+        return NumericCheck(self.lowering(), self._reproducers(), differences=self.differences, given=given)
+
+    def _observers(self, check: NumericCheck | None) -> list[Observer]:
         observers: list[Observer] = []
         if self.dump is not None:
             from tinycomp.driver.dump import Dump
 
             observers.append(Dump(self.dump))
-        if self.verify:
-            from tinycomp.checking import NumericCheck
-
-            observers.append(NumericCheck(self.lowering(), self._reproducers(), differences=self.differences))
+        if check is not None:
+            observers.append(check)
         return observers
 
     def _reproducers(self) -> Path | None:
@@ -305,7 +317,7 @@ class Compiler:
         names = [t.name for t in self.targets]
         known = ", ".join(f"{name} = {size}" for name, size in sizes.items())
         note = f"For {known}." if known else _SAMPLES
-        with assuming(lowered.graph.bounds):
+        with assuming(lowered.graph.bounds), sampling(lambda: fitting_sizes(lowered.graph)):
             report = make_report(
                 lowered.graph,
                 lowered.graph.name,

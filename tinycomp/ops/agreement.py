@@ -2,7 +2,8 @@
 
 What a node demands of the sizes of its operands is stated here once, and read in two ways. A model may call the
 channels of an image "C" although the weights say that there are 3: :func:`implied_sizes` says so, before anything is
-computed. And what only a run can decide becomes one of the :func:`conditions` that it has to fulfil.
+computed. What only a run can decide becomes one of the :func:`conditions` that it has to fulfil. And where sizes have
+to be made up, :func:`fitting_sizes` fulfil them.
 """
 
 from __future__ import annotations
@@ -11,9 +12,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from tinycomp.ir.graph import Graph, Node
+from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ops import OPS, rule
-from tinycomp.symbolic import Expression, Size, broadcast, if_zero, solved, substitute
+from tinycomp.symbolic import (
+    Expression,
+    Size,
+    bounds,
+    broadcast,
+    evaluate,
+    if_zero,
+    solved,
+    substitute,
+    symbol,
+)
 
 Condition = tuple[Size, str]
 """A number that must be 0 in every run, and what else is wrong."""
@@ -88,6 +99,68 @@ def _surely_run(graph: Graph) -> Iterator[Node]:
             yield node
             if node.op != "If" or node.domain:
                 graphs.extend(node.bodies.values())
+
+
+_TRIED = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 48, 56, 64, 96, 128, 160, 192, 224, 256, 384, 512)
+_ROUNDS = 32
+
+
+def fitting_sizes(graph: Graph, start: int = 1) -> dict[str, int]:
+    """Return a size for every symbol of a graph's inputs with which its nodes work, as far as they state conditions.
+
+    Equations are solved; for what is left, small sizes are tried for one symbol, or for all alike, as long as that
+    fulfils more conditions.
+
+    Args:
+        graph: A graph; its bounds hold where they are assumed (:func:`tinycomp.symbolic.assuming`).
+        start: The size of symbols that nothing is demanded of.
+    """
+    symbols = {name for value in graph.inputs for part in _sizes_in(value) for name in part.symbols}
+    implied = {name: value for name, value in implied_sizes(graph).items() if name in symbols}
+    free = sorted(symbols - implied.keys())
+    stated = {substitute(value, implied) for node in _surely_run(graph) for value, _ in conditions(node)}
+    wanted = [value for value in stated if isinstance(value, Expression) and value.symbols <= symbols]
+    ranges = {name: bounds(symbol(name)) for name in free}
+
+    def within(name: str, number: int) -> int:
+        low, high = ranges[name]
+        return max(number, low or 0) if high is None else max(min(number, high), low or 0)
+
+    def broken(sizes: Mapping[str, int]) -> list[Expression]:
+        return [value for value in wanted if _is_broken(value, sizes)]
+
+    sizes = {name: within(name, start) for name in free}
+    for _ in range(_ROUNDS):
+        left = broken(sizes)
+        if not left:
+            break
+        names = sorted(left[0].symbols & sizes.keys())
+        trials = [{**sizes, name: within(name, number)} for number in _TRIED for name in names]
+        trials += [{name: within(name, number) for name in free} for number in _TRIED]
+        best = min(trials, key=lambda trial: len(broken(trial)))
+        if len(broken(best)) >= len(left):
+            break
+        sizes = best
+    return sizes | {name: _evaluated(value, sizes, start) for name, value in implied.items()}
+
+
+def _sizes_in(value: Value) -> list[Expression]:
+    parts = [*(value.sizes or ()), *(value.contents or ())]
+    return [part for part in parts if isinstance(part, Expression)]
+
+
+def _is_broken(value: Expression, sizes: Mapping[str, int]) -> bool:
+    try:
+        return evaluate(value, sizes) != 0
+    except (KeyError, ZeroDivisionError):
+        return True
+
+
+def _evaluated(value: Size, sizes: Mapping[str, int], default: int) -> int:
+    try:
+        return value if isinstance(value, int) else evaluate(value, sizes)
+    except KeyError:
+        return default
 
 
 def _stated(node: Node) -> list[rule.Demand] | None:
