@@ -135,8 +135,9 @@ def fitting_sizes(graph: Graph, start: int = 1) -> dict[str, int]:
         if not left:
             break
         names = sorted(left[0].symbols & sizes.keys())
+        concerned = frozenset[str]().union(*(value.symbols for value in left)) & sizes.keys()
         trials = [{**sizes, name: within(name, number)} for number in _TRIED for name in names]
-        trials += [{name: within(name, number) for name in free} for number in _TRIED]
+        trials += [sizes | {name: within(name, number) for name in concerned} for number in _TRIED]
         best = min(trials, key=lambda trial: len(broken(trial)))
         if len(broken(best)) >= len(left):
             break
