@@ -13,7 +13,7 @@ from itertools import chain
 
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ops import OPS, rule
-from tinycomp.symbolic import Expression, Size, broadcast, has_elements, if_zero, product, solved, substitute
+from tinycomp.symbolic import Expression, Size, broadcast, if_zero, solved, substitute
 
 Condition = tuple[Size, str]
 """A number that must be 0 in every run, and what else is wrong."""
@@ -165,22 +165,6 @@ def _concat(node: Node, shapes: _Shapes) -> Iterator[Demand]:
         yield from (each for i, each in enumerate(_each(known[0], shape)) if i != axis)
 
 
-def _reshape(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-    before, after = shapes[0], node.output.sizes if node.output.rank is not None else None
-    if before is not None and after is not None:
-        asked = node.operand(1).contents if node.op == "Reshape" and has_elements(*after) else after
-        pair = (f"[{', '.join(map(str, sizes))}]" for sizes in (before, asked or after))
-        text = f"{' and '.join(pair)} have different numbers of elements"
-        yield Demand(product(before), product(after), text=text)
-
-
-def _squeeze(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-    before, after = shapes[0], node.output.sizes if node.output.rank is not None else None
-    if before is not None and after is not None:
-        text = f"a dimension of [{', '.join(map(str, before))}] is not 1"
-        yield Demand(product(before), product(after), text=text)
-
-
 def _split(node: Node, shapes: _Shapes) -> Iterator[Demand]:
     x, given = shapes[0], node.optional_operand(1)
     lengths: Sequence[Size | None] = (node.attrs.get("split") if given is None else given.contents) or ()
@@ -229,8 +213,6 @@ _RULES: Mapping[str, _Rule] = {
     "Expand": _expand,
     "NonMaxSuppression": _boxes,
     "QLinearConv": _convolution_rule(3),
-    "Reshape": _reshape,
     "ScatterND": _scatter_slices,
     "Split": _split,
-    "Squeeze": _squeeze,
 }

@@ -15,15 +15,14 @@ import numpy as np
 from tinycomp.ir.graph import MOST_CONTENTS, Node, Value
 from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.ops.record import ContentsRule, OpRecord
-from tinycomp.symbolic import Expression, Size, UndecidedError, maximum, minimum, product, size
+from tinycomp.symbolic import Expression, Size, UndecidedError, maximum, minimum, product
 
 Contents = tuple[Size | None, ...]
 
 INTEGERS = ("int32", "int64", "bool")
 """The element types of tensors that may have contents."""
 _MOVED = {
-    "Concat": 1 << 30, "Gather": 1, "Slice": 1, "Squeeze": 1, "Unsqueeze": 1, "Reshape": 1, "Identity": 1,
-    "Flatten": 1, "Transpose": 1, "Expand": 1, "Tile": 1, "Split": 1,
+    "Concat": 1 << 30, "Gather": 1, "Slice": 1, "Transpose": 1, "Expand": 1, "Tile": 1, "Split": 1,
 }  # fmt: skip
 """How many leading operands of operators that move elements hold them."""
 
@@ -35,7 +34,7 @@ _REDUCTIONS: dict[str, Callable[[Sequence[Size]], Size]] = {
     "ReduceMax": lambda sizes: maximum(*sizes),
     "ReduceMin": lambda sizes: minimum(*sizes),
 }
-OPERATORS = frozenset({"Shape", "Size", "ConstantOfShape", "Range", *_MOVED, *_ARITHMETIC, *_REDUCTIONS})
+OPERATORS = frozenset({"ConstantOfShape", "Range", *_MOVED, *_ARITHMETIC, *_REDUCTIONS})
 """The operators whose results may have contents."""
 
 
@@ -82,24 +81,9 @@ def contents_of(node: Node, types: Sequence[Type], record: OpRecord | None) -> l
     first = types[0] if types else None
     if not isinstance(first, TensorType) or first.dtype not in INTEGERS:
         return unknown
-    if node.op in ("Shape", "Size"):
-        return [_shape(node) if node.op == "Shape" else _size(node)]
     if first.static_shape is None or product(first.static_shape) > MOST_CONTENTS:
         return unknown
     return _moved(node, record, len(types), _MOVED[node.op]) if node.op in _MOVED else [_computed(node, first)]
-
-
-def _shape(node: Node) -> Contents | None:
-    shape = node.operand(0).shape
-    if shape is None:
-        return None
-    dims = shape[node.attrs.get("start", 0) : node.attrs.get("end")]
-    return tuple([None if dim is None else size(dim) for dim in dims])
-
-
-def _size(node: Node) -> Contents | None:
-    sizes = node.operand(0).sizes
-    return None if sizes is None else (product(sizes),)
 
 
 def elements_of(value: Value | None) -> Contents | None:

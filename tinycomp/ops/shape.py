@@ -4,151 +4,178 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from itertools import zip_longest
+from typing import Any, NoReturn
 
 import numpy as np
 
-from tinycomp.errors import ExecutionError
 from tinycomp.ir.graph import Node
-from tinycomp.ir.infer import infer_types
-from tinycomp.ir.types import TensorType, Type
-from tinycomp.ops.contents import elements_of
-from tinycomp.ops.facts import Facts, Operand, axes_in_range, is_known
-from tinycomp.ops.numeric import Array, fix_axes, fix_axis, ints
+from tinycomp.ops.contents import moved
+from tinycomp.ops.numeric import Array, ints
 from tinycomp.ops.record import OpFamily
-from tinycomp.ops.rule import Sizes
-from tinycomp.symbolic import Size, has_elements, if_zero, maximum, product
+from tinycomp.ops.rule import Demand, Facts, Results, Sizes, shape_text, sizes_of
+from tinycomp.symbolic import Expression, Size, has_elements, if_zero, is_positive, maximum, minimum, product
 
 FAMILY = OpFamily("shape")
 _VIEW = {"movement", "cheap"}
 
 
-def resolve_reshape(old: Sequence[int], wanted: Sequence[int], allowzero: bool) -> tuple[int, ...]:
-    """Return the shape that Reshape gives, with 0 and -1 filled in.
+def reshaped(before: Sizes, wanted: Sizes, allowzero: bool) -> tuple[Sizes, Size | None, Size | None]:
+    """Return the shape that Reshape gives, with what 0 and -1 stand for, whatever is known of both shapes.
 
-    Raises:
-        ExecutionError: If the request is contradictory or does not hold the same number of elements.
+    Returns:
+        The sizes, and how many elements the operand and the result have, what -1 stands for and the dimensions that a
+        0 copies left out: these do not count on either side, and so may be 0.
     """
+    sizes, there, counted = list(wanted), list(before), list(wanted)
+    for axis, asked in enumerate(wanted[: len(before)] if not allowzero else ()):
+        own = before[axis]
+        if asked is not None and (asked == 0 or has_elements(asked)):
+            sizes[axis] = None if own is None else if_zero(asked, own, asked)
+            there[axis] = 1 if asked == 0 else None if own is None else if_zero(asked, 1, own)
+            counted[axis] = if_zero(asked, 1, asked)
+    total = _total(there)
+    if -1 in wanted:  # then no element is -1
+        known = _total([1 if size == -1 else size for size in counted])
+        rest = _rest(total, known)
+        return tuple([rest if size == -1 else size for size in sizes]), total, known
+    if counted.count(None) == 1 and not has_elements(*counted):  # which follows, whatever it is
+        rest = _rest(total, _total([size for size in counted if size is not None]))
+        return tuple([rest if size is None else old for old, size in zip(sizes, counted, strict=True)]), total, None
+    known = _total(counted)
+    if has_elements(*counted):  # of which one may be -1
+        known = _total([None if size is None else if_zero(size + 1, 1, size) for size in counted])
+        sizes = [_or_rest(size, total, known) if has_elements(size) else size for size in sizes]
+    return tuple(sizes), total, known
 
-    def bad(reason: str) -> ExecutionError:
-        return ExecutionError(
-            reason, where="Reshape", expected=f"a shape of {math.prod(old)} elements, as {tuple(old)} has",
-            found=str(tuple(wanted)),
-        )  # fmt: skip
 
-    new, copied = list(wanted), set[int]()
-    if not allowzero:
-        copied = {i for i, d in enumerate(new) if d == 0}
-        if any(d == 0 and i >= len(old) for i, d in enumerate(new)):
-            raise bad("a 0 copies a dimension that the input does not have")
-        new = [old[i] if d == 0 else d for i, d in enumerate(new)]
-    if new.count(-1) > 1 or any(d < -1 for d in new):
-        raise bad("more than one -1, or a negative size")
-    if -1 in new:
-        # A dimension that is copied does not count on either side, and so may be 0.
-        rest = math.prod(d for i, d in enumerate(new) if d != -1 and i not in copied)
-        total = math.prod(d for i, d in enumerate(old) if i not in copied)
-        if not rest or total % rest:
-            raise bad("the size for -1 cannot be found")
-        new[new.index(-1)] = total // rest
-    if math.prod(new) != math.prod(old):
-        raise bad("the number of elements differs")
-    return tuple(new)
+def _total(sizes: Iterable[Size | None]) -> Size | None:
+    known = list(sizes)
+    return None if None in known else product([size for size in known if size is not None])
+
+
+def _rest(total: Size | None, known: Size | None) -> Size | None:
+    return None if total is None or known is None or known == 0 else total // known
+
+
+def _or_rest(size: Size | None, total: Size | None, known: Size | None) -> Size | None:
+    """Return a size that elements of a tensor ask for, or what is left if they ask for -1."""
+    if size is None or total is None or known is None:
+        return None
+    return if_zero(size + 1, total // maximum(known, 1), size)
 
 
 @FAMILY.op("Reshape", since=5, traits=_VIEW)
 def reshape(x: Array, shape: Array, *, allowzero: int = 0) -> Array:
     """Return the elements in another shape; 0 copies the input's dimension (unless ``allowzero``), -1 is the rest."""
-    return x.reshape(resolve_reshape(x.shape, ints(shape), bool(allowzero)))
+    sizes, _, _ = reshaped(x.shape, tuple(ints(shape)), bool(allowzero))
+    return x.reshape(sizes)  # type: ignore[arg-type]  # numbers give numbers
 
 
-@FAMILY.plain_type("Reshape", most=2, dtypes=None)
-def _reshaped_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
-    dtype, x = operands[0]
-    known = list(filter(is_known, x))
-    wanted = node.const(1) if len(operands) == 2 else None
-    if wanted is None or wanted.ndim != 1 or not (x and wanted.size) or node.attrs.get("allowzero"):
-        return None
-    sizes = wanted.tolist()
-    if min(sizes) < -1 or any(s == 0 and axis >= len(x) for axis, s in enumerate(sizes)):
-        return None
-    if len(known) < len(x):
-        return _reshaped_unknown(operands[0], sizes)
-    copied = {axis for axis, size in enumerate(sizes) if size == 0}
-    rest = math.prod(size for size in sizes if size > 0)
-    sizes = [known[axis] if size == 0 else size for axis, size in enumerate(sizes)]
-    if sizes.count(-1) == 1:
-        sizes[sizes.index(-1)] = math.prod(n for axis, n in enumerate(known) if axis not in copied) // rest
-    return (dtype, tuple(sizes)) if min(sizes) >= 0 and math.prod(sizes) == math.prod(known) else None
+@FAMILY.infer("Reshape", sizing=(1,), contents=moved(1))
+def _reshape_rule(facts: Facts) -> Results:
+    facts.require_rank(1, 1, "the shape")
+    facts.require_few(1)
+    before, given, allowzero = facts.shape(0), facts.attr("shape"), bool(facts.attr("allowzero", 0))
+    wanted = facts.elements(1) if given is None else tuple(given)
+    if wanted is None:
+        return [facts.tensor(facts.dtype(0), None)]
+    _require_sizes(facts, wanted)
+    if before is None:
+        known = [None if size == -1 or has_elements(size) or (size == 0 and not allowzero) else size for size in wanted]
+        return [facts.tensor(facts.dtype(0), known)]
+    if not allowzero:
+        _require_copies(facts, before, wanted)
+    sizes, there, asked = reshaped(before, wanted, allowzero)
+    if there is not None and asked is not None:
+        _require_elements(facts, before, wanted, sizes, there, asked)
+    return [facts.tensor(facts.dtype(0), sizes)]
 
 
-def _reshaped_unknown(operand: Operand, sizes: Sequence[int]) -> Operand | None:
-    """Return the type where not all sizes of the operand are known, and so neither is the one that -1 stands for."""
-    if sizes.count(-1) > 1 or (-1 in sizes and 0 in sizes):
-        return None
-    dtype, x = operand
-    return dtype, tuple([None if s == -1 else x[axis] if s == 0 else s for axis, s in enumerate(sizes)])
+def _require_sizes(facts: Facts, wanted: Sizes) -> None:
+    """Demand sizes of 0 or more and at most one -1."""
+    count: Size = wanted.count(-1)
+    is_shape = count < 2 and all(size >= -1 for size in wanted if isinstance(size, int))
+    facts.require(is_shape, "not a shape", expected="sizes of 0 or more and at most one -1", found=list(wanted))
+    for size in wanted:
+        if isinstance(size, Expression):
+            facts.require_at_least(size, -1 if has_elements(size) else 0, "a size of the shape is negative")
+            count = count + (if_zero(size + 1, 1, 0) if has_elements(size) else 0)
+    facts.demand(minimum(1 - count, 0), f"more than one size of {shape_text(wanted)} is -1")
 
 
-@FAMILY.check("Reshape")
-def _check_reshape(facts: Facts) -> None:
-    if (facts.rank(1) or 1) != 1:
-        facts.fail("the shape is not a vector", expected="one dimension", found=f"{facts.rank(1)}")
-    facts.require_shape(1)
-    wanted, sizes = facts.ints(1, "shape"), facts.sizes(0)
-    if wanted is None or sizes is None:
-        return
-    if any(d < -1 for d in wanted) or wanted.count(-1) > 1:
-        facts.fail("not a shape", expected="sizes of 0 or more and at most one -1", found=wanted)
-    if not facts.attr("allowzero", 0):
-        if any(d == 0 and i >= len(sizes) for i, d in enumerate(wanted)):
-            facts.fail("a 0 copies a dimension that is not there", expected=f"zeros among the first {len(sizes)}",
-                       found=wanted)  # fmt: skip
-        copied = {i for i, d in enumerate(wanted) if d == 0}
-    else:
-        copied = set()
-    total = math.prod(size for i, size in enumerate(sizes) if i not in copied)
-    known = math.prod(d for i, d in enumerate(wanted) if d != -1 and i not in copied)
-    if total != known if -1 not in wanted else known == 0 or total % known:
-        found = [sizes[i] if i in copied else d for i, d in enumerate(wanted)]
-        facts.fail("the sizes do not fit", expected=f"{math.prod(sizes)} elements as in {list(sizes)}",
-                   found=f"shape {found}")  # fmt: skip
+def _require_copies(facts: Facts, before: Sizes, wanted: Sizes) -> None:
+    """Demand that a 0 stands where the operand has a dimension."""
+    for axis, asked in enumerate(wanted):
+        own = before[axis] if axis < len(before) else 1
+        if asked == 0 and axis >= len(before):
+            facts.fail("a 0 copies a dimension that is not there", expected=f"zeros among the first {len(before)}",
+                       found=list(wanted))  # fmt: skip
+        if isinstance(asked, Expression) and own is not None and (axis >= len(before) or not has_elements(asked)):
+            text = f"a 0 of {shape_text(wanted)} copies a dimension that has another size or is not there"
+            facts.demand(0 if own == asked else if_zero(asked, own, 0), text)
+
+
+def _require_elements(facts: Facts, before: Sizes, wanted: Sizes, sizes: Sizes, there: Size, asked: Size) -> None:
+    """Demand that the result has as many elements as the operand, and that there is one number that -1 stands for."""
+    text = f"{shape_text(before)} and {shape_text(wanted)} have different numbers of elements"
+    if -1 in wanted:
+        missing = there if asked == 0 else there % asked
+        if asked == 0 or (isinstance(missing, int) and missing):
+            _other_number(facts, before, wanted)
+        facts.demand(missing, text)
+    elif not has_elements(*wanted):
+        missing = there - asked
+        if isinstance(missing, Expression):
+            facts.demands.append(Demand(missing, text, (there, asked)))
+        elif missing:
+            _other_number(facts, before, wanted)
+    elif (after := _total(sizes)) is not None:
+        facts.demand(product([size for size in before if size is not None]) - after, text)
+        least = minimum(*[size for size in wanted if size is not None])
+        facts.demand(
+            if_zero(asked, if_zero(least + 1, 1, 0), 0), f"-1 of {shape_text(wanted)} could be anything beside a 0"
+        )
+
+
+def _other_number(facts: Facts, before: Sizes, wanted: Sizes) -> NoReturn:
+    copied = not facts.attr("allowzero", 0)
+    found = [own if size == 0 and copied else size for size, own in zip_longest(wanted, before[: len(wanted)])]
+    facts.fail("the sizes do not fit", expected=f"{_total(before)} elements as in {list(before)}",
+               found=f"shape {found}")  # fmt: skip
 
 
 @FAMILY.op("Flatten", traits=_VIEW)
 def flatten(x: Array, *, axis: int = 1) -> Array:
     """Return a matrix whose rows run over the axes before ``axis``."""
-    split = axis if axis == x.ndim else fix_axis(axis, max(x.ndim, 1), "Flatten")
+    split = axis + x.ndim if axis < 0 else axis
     return x.reshape(math.prod(x.shape[:split]), math.prod(x.shape[split:]))
 
 
-@FAMILY.plain_type("Flatten", since=11, dtypes=None)
-def _flattened_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
-    ((dtype, x),) = operands
-    known, axis = list(filter(is_known, x)), node.attrs.get("axis", 1)
-    if len(known) < len(x) or not -len(x) <= axis <= len(x):
-        return None
-    axis += len(x) if axis < 0 else 0
-    return dtype, (math.prod(known[:axis]), math.prod(known[axis:]))
+@FAMILY.infer("Flatten", contents=moved(1))
+def _flatten_rule(facts: Facts) -> Results:
+    shape, axis = facts.shape(0), int(facts.attr("axis", 1))
+    if shape is None:
+        return [facts.tensor(facts.dtype(0), (None if axis else 1, None))]
+    facts.require(-len(shape) <= axis <= len(shape), "axis is out of range",
+                  expected=f"an axis in [{-len(shape)}, {len(shape)}]", found=axis)  # fmt: skip
+    axis += len(shape) if axis < 0 else 0
+    return [facts.tensor(facts.dtype(0), (_total(shape[:axis]), _total(shape[axis:])))]
 
 
 def _squeeze(x: Array, axes: Sequence[int] | None) -> Array:
-    if axes is None:
-        return x.reshape(tuple(d for d in x.shape if d != 1))
-    dropped = fix_axes(axes, x.ndim, "Squeeze")
-    for axis in dropped:
-        if x.shape[axis] != 1:
-            raise ExecutionError(
-                f"axis {axis} cannot be dropped", where="Squeeze", expected="size 1", found=str(x.shape[axis])
-            )
+    dropped = [i for i, d in enumerate(x.shape) if d == 1] if axes is None else [axis % x.ndim for axis in axes]
     return x.reshape(tuple(d for i, d in enumerate(x.shape) if i not in dropped))
 
 
 def _unsqueeze(x: Array, axes: Sequence[int]) -> Array:
-    rank = x.ndim + len(axes)
-    inserted = fix_axes(axes, rank, "Unsqueeze")
-    dims = iter(x.shape)
-    return x.reshape(tuple(1 if i in inserted else next(dims) for i in range(rank)))
+    return x.reshape(tuple(_with_ones(x.shape, [axis % (x.ndim + len(axes)) for axis in axes])))  # type: ignore[arg-type]
+
+
+def _with_ones(shape: Sizes, axes: Sequence[int]) -> Sizes:
+    """Return a shape with further dimensions of 1, which have these numbers in the result."""
+    kept = iter(shape)
+    return tuple([1 if axis in axes else next(kept) for axis in range(len(shape) + len(axes))])
 
 
 @FAMILY.op("Squeeze", since=13, traits=_VIEW)
@@ -157,23 +184,33 @@ def squeeze(x: Array, axes: Array | None = None) -> Array:
     return _squeeze(x, None if axes is None else ints(axes))
 
 
-def _squeezed_type(node: Node) -> list[Type]:
-    """Count negative axes from the end in every version, as the kernel does: onnx's inference overlooks old ones."""
-    x, axes = node.operand(0), node.attrs.get("axes")
-    shape = x.shape
-    if shape is None or axes is None:
-        return list(infer_types(node))
-    dropped = fix_axes(axes, len(shape), "Squeeze")
-    return [TensorType(x.dtype, tuple(d for i, d in enumerate(shape) if i not in dropped))]
-
-
-@FAMILY.op("Squeeze", since=1, traits=_VIEW, type_rule=_squeezed_type)
+@FAMILY.op("Squeeze", since=1, traits=_VIEW)
 def squeeze_attribute(x: Array, *, axes: Sequence[int] | None = None) -> Array:
     """Squeeze as before opset 13, with the axes as an attribute."""
     return _squeeze(x, axes)
 
 
-FAMILY.check("Squeeze")(axes_in_range(1))
+@FAMILY.infer("Squeeze", contents=moved(1))
+def _squeeze_rule(facts: Facts) -> Results:
+    shape, axes = facts.shape(0), facts.ints(1, "axes")
+    if axes is None and facts.has_ints(1, "axes"):
+        gone = facts.elements(1)
+        return [facts.tensor(facts.dtype(0), None if shape is None or gone is None else _less(facts, shape, len(gone)))]
+    if shape is None:
+        return [facts.tensor(facts.dtype(0), None)]
+    if axes is None:
+        is_decided = all(isinstance(dim, int) or (dim is not None and is_positive(dim - 1)) for dim in shape)
+        return [facts.tensor(facts.dtype(0), tuple([dim for dim in shape if dim != 1]) if is_decided else None)]
+    dropped = facts.require_axes(axes, len(shape))
+    for axis in dropped:
+        facts.require_equal(shape[axis], 1, f"axis {axis} of {shape_text(shape)} cannot be dropped")
+    return [facts.tensor(facts.dtype(0), tuple([dim for axis, dim in enumerate(shape) if axis not in dropped]))]
+
+
+def _less(facts: Facts, shape: Sizes, count: int) -> Sizes:
+    """Return a shape of which it is not known which ``count`` dimensions are dropped."""
+    facts.require(count <= len(shape), "more axes than there are", expected=f"up to {len(shape)}", found=count)
+    return (None,) * (len(shape) - count)
 
 
 @FAMILY.op("Unsqueeze", since=13, traits=_VIEW)
@@ -188,7 +225,16 @@ def unsqueeze_attribute(x: Array, *, axes: Sequence[int]) -> Array:
     return _unsqueeze(x, axes)
 
 
-FAMILY.check("Unsqueeze")(axes_in_range(1, fresh=True))
+@FAMILY.infer("Unsqueeze", contents=moved(1))
+def _unsqueeze_rule(facts: Facts) -> Results:
+    shape, axes = facts.shape(0), facts.ints(1, "axes")
+    if axes is not None:
+        fixed = facts.require_axes(axes, None if shape is None else len(shape) + len(axes))
+        return [facts.tensor(facts.dtype(0), None if shape is None else _with_ones(shape, fixed))]
+    count = facts.elements(1)
+    return [
+        facts.tensor(facts.dtype(0), None if shape is None or count is None else (None,) * (len(shape) + len(count)))
+    ]
 
 
 @FAMILY.op("Shape", since=15, traits={"cheap"})
@@ -203,10 +249,16 @@ def shape_whole(x: Array) -> Array:
     return np.array(x.shape, np.int64)
 
 
-@FAMILY.plain_type("Shape", dtypes=None)
-def _shape_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
-    ((_, x),) = operands
-    return "int64", (len(x[node.attrs.get("start", 0) : node.attrs.get("end")]),)
+def _known_dims(node: Node, *_: object) -> list[Sizes | None]:
+    shape = node.operand(0).shape
+    return [None if shape is None else sizes_of(shape[node.attrs.get("start", 0) : node.attrs.get("end")])]
+
+
+@FAMILY.infer("Shape", contents=_known_dims)
+def _shape_rule(facts: Facts) -> Results:
+    shape = facts.shape(0)
+    whole = None if shape is None else len(shape[facts.attr("start", 0) : facts.attr("end")])
+    return [facts.tensor("int64", (whole,))]
 
 
 @FAMILY.op("Size", traits={"cheap"})
@@ -215,10 +267,25 @@ def size(x: Array) -> Array:
     return np.array(x.size, np.int64)
 
 
+def _known_count(node: Node, *_: object) -> list[Sizes | None]:
+    sizes = node.operand(0).sizes
+    return [None if sizes is None else (product(sizes),)]
+
+
+@FAMILY.infer("Size", contents=_known_count)
+def _size_rule(facts: Facts) -> Results:
+    return [facts.tensor("int64", ())]
+
+
 @FAMILY.op("Identity", traits={"structural", "movement", "cheap", "elementwise"})
 def identity(x: Any) -> Any:
     """Return the input itself, of any type."""
     return x
+
+
+@FAMILY.infer("Identity", contents=moved(1))
+def _identity_rule(facts: Facts) -> Results:
+    return [facts.type(0)]
 
 
 def _drop(x: Array, ratio: float, seed: int | None) -> tuple[Array, Array]:
@@ -269,84 +336,16 @@ def dropout_1(
     return dropout_7(x, ratio=ratio, outputs=outputs)
 
 
-@FAMILY.sizes("Reshape")
-def _reshaped_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
-    wanted, before = elements_of(node.operand(1)), shapes[0]
-    if wanted is None:
-        return [None]
-    if before is not None and None not in before and has_elements(*wanted):
-        return [_open_sizes(before, wanted, bool(node.attrs.get("allowzero")))]
-    copied = set[int]()
-    if not node.attrs.get("allowzero") and before is not None:
-        copied = {i for i, size in enumerate(wanted) if size == 0 and i < len(before)}
-        wanted = tuple([before[i] if size == 0 and i < len(before) else size for i, size in enumerate(wanted)])
-    elif not node.attrs.get("allowzero"):  # what a 0 copies is not known
-        wanted = tuple([None if size == 0 else size for size in wanted])
-    open_ = [i for i, size in enumerate(wanted) if size is None or size == -1]
-    if len(open_) != 1 or before is None:
-        return [tuple([None if size == -1 else size for size in wanted])]
-    others = [size for i, size in enumerate(wanted) if i != open_[0] and i not in copied]
-    own = [size for i, size in enumerate(before) if i not in copied]
-    rest = _total(own) // _total(others) if None not in (*own, *others) else None
-    return [(*wanted[: open_[0]], rest, *wanted[open_[0] + 1 :])]
+_MASK_IS_BOOL = 10
+"""Since this version of Dropout its second result is boolean."""
 
 
-def _open_sizes(before: Sizes, wanted: Sequence[Size | None], allowzero: bool) -> Sizes:
-    """Return the sizes that elements of a tensor ask for; any of them may turn out to be 0 or -1."""
-    given: list[Size | None] = list(wanted)
-    for axis, own in enumerate(before[: len(wanted)] if not allowzero else ()):
-        asked = given[axis]
-        given[axis] = None if asked is None or own is None else if_zero(asked, own, asked)
-    known = [size for size in given if size is not None]
-    if len(known) < len(given):
-        return tuple([None if size == -1 else size for size in given])
-    # A dimension that is copied does not count on either side, and so may be 0.
-    asked_for = [size for size in wanted if size is not None]
-    sizes = [size for size in before if size is not None]
-    counted = [size if allowzero else if_zero(size, 1, size) for size in asked_for]
-    there = [n if allowzero or i >= len(asked_for) else if_zero(asked_for[i], 1, n) for i, n in enumerate(sizes)]
-    rest = product(there) // maximum(product([if_zero(size + 1, 1, size) for size in counted]), 1)
-    return tuple([if_zero(size + 1, rest, size) for size in known])
-
-
-def _total(sizes: Iterable[Size | None]) -> Size:
-    return product([size for size in sizes if size is not None])
-
-
-@FAMILY.sizes("Flatten")
-def _flat_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
-    x = shapes[0]
-    if x is None:
-        return [None]
-    axis = int(node.attrs.get("axis", 1))
-    axis += len(x) if axis < 0 else 0
-    return [tuple([None if None in part else _total(part) for part in (x[:axis], x[axis:])])]
-
-
-@FAMILY.sizes("Squeeze")
-def _squeezed_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
-    x, axes = shapes[0], _axes(node)
-    if x is None or axes is None:
-        return [None]
-    gone = {axis % len(x) for axis in axes}
-    return [tuple([size for axis, size in enumerate(x) if axis not in gone])]
-
-
-@FAMILY.sizes("Unsqueeze")
-def _unsqueezed_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
-    x, axes = shapes[0], _axes(node)
-    if x is None or axes is None:
-        return [None]
-    fresh = {axis % (len(x) + len(axes)) for axis in axes}
-    kept = iter(x)
-    return [tuple([1 if axis in fresh else next(kept) for axis in range(len(x) + len(axes))])]
-
-
-def _axes(node: Node) -> list[int] | None:
-    given = node.const(1)
-    if given is not None:
-        return [int(axis) for axis in given.reshape(-1)]
-    return list(node.attrs["axes"]) if "axes" in node.attrs else None
+@FAMILY.infer("Dropout")
+def _dropout_rule(facts: Facts) -> Results:
+    facts.require_scalar(1, "the ratio")
+    facts.require_scalar(2, "training_mode")
+    dtype, shape = facts.dtype(0), facts.shape(0)
+    return [facts.tensor(dtype, shape), facts.tensor("bool" if facts.version >= _MASK_IS_BOOL else dtype, shape)]
 
 
 FAMILY.trait("view", "Flatten", "Reshape", "Squeeze", "Unsqueeze")
