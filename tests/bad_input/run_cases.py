@@ -356,7 +356,7 @@ CASES = [
         {"a": floats(3, 3), "d": ints(0, 0)},
         ExecutionError,
         "n (Slice)",
-        "an axis is named twice",
+        "names an axis twice",
     ),
     # 60 memory
     *(too_large(f"60-tile-{n}", one("Tile", "f[4]", "i[1]"), {"a": floats(4), "b": ints(n)}) for n in HUGE),

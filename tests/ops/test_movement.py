@@ -23,7 +23,7 @@ def test_transpose():
         x = sample(dtype, (2, 3), 0, 0, 1)
         np.testing.assert_array_equal(run_ours("Transpose", [x])[0], x.T)
     for perm in ([0, 0, 1], [0, 1], [0, 1, 3]):
-        with pytest.raises(ExecutionError, match="Transpose: perm is not a permutation; expected each axis of 3 once"):
+        with pytest.raises(ExecutionError, match="perm is not a permutation; expected each of 0 to 2 once"):
             run_ours("Transpose", [np.zeros((2, 3, 4))], {"perm": perm})
 
 
@@ -33,7 +33,7 @@ def test_concat():
             for axis in (0, 1) if version == 4 else (0, 1, -1):
                 shapes = [(2, 3), (2, 3), (0, 3)] if axis == 0 else [(2, 3), (2, 1)]
                 check("Concat", [sample(dtype, s, i) for i, s in enumerate(shapes)], {"axis": axis}, version)
-    with pytest.raises(ExecutionError, match="Concat: the inputs differ outside axis 0"):
+    with pytest.raises(ExecutionError, match="the operands differ outside axis 0; expected 3; found 4"):
         run_ours("Concat", [np.zeros((2, 3)), np.zeros((2, 4))], {"axis": 0})
 
 
@@ -47,11 +47,11 @@ def test_split():
     check("Split", [x], {"axis": 1}, 2, outputs=4)
     for dtype in allowed("Split", 18):
         check("Split", [sample(dtype, (4, 2))], {"num_outputs": 2}, 18, outputs=2)
-    with pytest.raises(ExecutionError, match=r"Split: the sizes .*; expected 2 sizes of 0 or more that sum to 7"):
+    with pytest.raises(ExecutionError, match="expected 2 sizes of 0 or more that sum to 7"):
         run_ours("Split", [x, i64(2, 4)], outputs=2)
     with pytest.raises(ExecutionError, match="the sizes do not split axis 0"):
         run_ours("Split", [x, i64(-1, 8)], outputs=2)
-    with pytest.raises(ExecutionError, match="the sizes do not split axis 0"):
+    with pytest.raises(ExecutionError, match="2 equal pieces of axis 0; expected a divisor of 7; found 2"):
         run_ours("Split", [x], version=13, outputs=2)
 
 
@@ -102,11 +102,11 @@ def test_slice_forms():
 
 def test_slice_rejects():
     x = np.zeros((4, 5), np.float32)
-    with pytest.raises(ExecutionError, match=r"Slice: a step is 0; expected steps other than 0; found \[0\]"):
+    with pytest.raises(ExecutionError, match=r"a step is 0; expected steps other than 0; found \[0\]"):
         run_ours("Slice", [x, i64(0), i64(3), i64(0), i64(0)])
     with pytest.raises(ExecutionError, match="differ in length"):
         run_ours("Slice", [x, i64(0, 1), i64(3)])
-    with pytest.raises(ExecutionError, match="axis out of range"):
+    with pytest.raises(ExecutionError, match="an entry of axes is out of range"):
         run_ours("Slice", [x, i64(0), i64(3), i64(2)])
 
 
@@ -119,9 +119,9 @@ def test_tile_and_expand():
     for dtype in allowed("Tile", 13):
         check("Tile", [sample(dtype, (2, 3)), i64(2, 1)], {}, 13)
         check("Expand", [sample(dtype, (2, 1)), i64(2, 3)], {}, 13)
-    with pytest.raises(ExecutionError, match="Tile: bad repeats; expected 3 counts"):
+    with pytest.raises(ExecutionError, match="repeats has the wrong size; expected 3; found 2"):
         run_ours("Tile", [x, i64(2, 2)])
-    with pytest.raises(ExecutionError, match=r"Expand: the shapes do not broadcast; .* fits \(2, 1, 3\); found \(5,\)"):
+    with pytest.raises(ExecutionError, match=r"the shapes do not broadcast; .*; found \[2, 1, 3\] and \[5\]"):
         run_ours("Expand", [x, i64(5)])
 
 
@@ -140,14 +140,17 @@ def test_depth_and_space():
         back = run_ours("DepthToSpace", [deep], {"blocksize": 2, "mode": mode}, 28)[0]
         np.testing.assert_array_equal(back, y)
     check("SpaceToDepth", [y], {"blocksize": 2}, 13)
-    with pytest.raises(ExecutionError, match="DepthToSpace: wrong rank"):
+    with pytest.raises(ExecutionError, match="operand 0 has the wrong rank; expected 4 dimensions"):
         run_ours("DepthToSpace", [y[0]], {"blocksize": 2})
-    for op, block, need in (("DepthToSpace", 2, "C a multiple of 4"), ("SpaceToDepth", 5, "H and W multiples of 5")):
-        with pytest.raises(ExecutionError, match=f"{op}: the block size does not divide the image; expected {need}"):
+    for op, block, need in (
+        ("DepthToSpace", 2, "axis 1; expected a divisor of 3"),
+        ("SpaceToDepth", 5, "axis 2; expected a divisor of 4"),
+    ):
+        with pytest.raises(ExecutionError, match=f"the blocks do not fit {need}"):
             run_ours(op, [y], {"blocksize": block})
     for op in ("DepthToSpace", "SpaceToDepth"):
         for block in (0, -2):
-            with pytest.raises(ExecutionError, match=f"{op}: the block size does not divide the image"):
+            with pytest.raises(ExecutionError, match="blocksize is out of range; expected 1 or more"):
                 run_ours(op, [x], {"blocksize": block})
 
 
@@ -221,11 +224,11 @@ def test_reflection_and_wrap_wider_than_the_input(width):
 
 def test_rejects():
     x = np.zeros((2, 3), np.float32)
-    with pytest.raises(ExecutionError, match=r"Pad: bad pads; expected 4 values; found \[1, 1\]"):
+    with pytest.raises(ExecutionError, match=r"pads has the wrong length; expected 4 values; found \[1, 1\]"):
         run_ours("Pad", [x, i64(1, 1)])
-    with pytest.raises(ExecutionError, match="negative pads remove more than there is"):
+    with pytest.raises(ExecutionError, match="negative pads remove more than axis 0 has"):
         run_ours("Pad", [x, i64(-3, 0, 0, 0)])
-    with pytest.raises(ExecutionError, match="Pad: unknown mode; expected constant or one of"):
+    with pytest.raises(ExecutionError, match="unknown mode; expected one of constant, reflect"):
         run_ours("Pad", [x, i64(1, 0, 0, 0)], {"mode": "mirror"})
-    with pytest.raises(ExecutionError, match="Pad: nothing to pad from"):
+    with pytest.raises(ExecutionError, match="axis 0 is empty: nothing to pad from"):
         run_ours("Pad", [np.zeros((0, 3), "f"), i64(1, 0, 0, 0)], {"mode": "edge"})

@@ -36,6 +36,10 @@ ATTRIBUTES: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     **{op: {"axis": st.integers(-4, 4)} for op in ("DequantizeLinear", "QuantizeLinear")},
     "Einsum": {"equation": st.sampled_from(["ij,jk", "...ij,jk->...ik", "i,i", "...ij->...", "abc->cb"])},
     "Conv": {**WINDOW, "group": st.integers(1, 2)},
+    "DepthToSpace": {"blocksize": st.integers(1, 2)},
+    "SpaceToDepth": {"blocksize": st.integers(1, 2)},
+    "Split": {"axis": st.integers(-4, 4)},
+    "Pad": {"pads": st.lists(st.integers(-1, 2), min_size=4, max_size=4)},
     "Flatten": {"axis": st.integers(-3, 4)},
     "Gemm": {"transA": st.integers(0, 1), "transB": st.integers(0, 1)},
     "LayerNormalization": {"axis": st.integers(-3, 3)},
@@ -43,6 +47,8 @@ ATTRIBUTES: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "MaxPool": POOL,
     "Reshape": {"allowzero": st.integers(0, 1)},
     "Gather": {"axis": st.integers(-4, 4)},
+    "Squeeze": {"axes": st.lists(st.integers(-4, 4), max_size=2)},
+    "Unsqueeze": {"axes": st.lists(st.integers(-4, 4), max_size=2)},
     "Shape": {"start": st.integers(-5, 5), "end": st.integers(-5, 5)},
     "Softmax": {"axis": st.integers(-3, 3)},
     "Transpose": {"perm": st.permutations(range(4)) | st.permutations(range(3))},
@@ -96,6 +102,7 @@ def _fitting(op: str, draw: st.DrawFn) -> list[Value | None]:
         "LayerNormalization": [first, [first[-1]], [first[-1]]],
         "Concat": [first, [*first[:-1], b]],
         "Clip": [first, [], []],
+        **{name: [[b, 4, c * 2, 6]] for name in ("DepthToSpace", "SpaceToDepth")},
         **{name: [[b, c, *draw(st.tuples(*[st.integers(1, 6)] * 2))]] for name in ("AveragePool", "MaxPool")},
     }
     default = [first, first if draw(st.booleans()) else [1, first[-1]]][

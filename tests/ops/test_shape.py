@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -26,15 +28,16 @@ def test_reshape(shape, wanted, attrs):
 @pytest.mark.parametrize(
     ("wanted", "text"),
     [
-        ([-1, -1], "more than one -1"), ([5], "the number of elements differs"), ([-2, 3], "a negative size"),
-        ([4, -1], "the size for -1 cannot be found"), ([0, 0, 0], "a 0 copies a dimension"),
-        ([0, -1, 0], "a 0 copies a dimension"),
+        ([-1, -1], "not a shape; expected sizes of 0 or more and at most one -1; found [-1, -1]"),
+        ([-2, 3], "not a shape; expected sizes of 0 or more and at most one -1; found [-2, 3]"),
+        ([5], "the sizes do not fit; expected 6 elements as in [2, 3]; found shape [5]"),
+        ([4, -1], "the sizes do not fit; expected 6 elements as in [2, 3]; found shape [4, -1]"),
+        ([0, 0, 0], "a 0 copies a dimension that is not there; expected zeros among the first 2; found [0, 0, 0]"),
     ],
 )  # fmt: skip
 def test_reshape_rejects(wanted, text):
-    with pytest.raises(ExecutionError, match=text) as caught:
+    with pytest.raises(ExecutionError, match=re.escape(text)):
         run_ours("Reshape", [np.zeros((2, 3), "f"), np.array(wanted)])
-    assert "expected a shape of 6 elements, as (2, 3) has" in str(caught.value)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, 3, -1, -3])
@@ -58,9 +61,9 @@ def test_squeeze_and_unsqueeze():
     for axes in ([0], [-1], [0, 3], [3, 0], [1, 2]):
         check("Unsqueeze", [x[0, :, 0]], {"axes": axes}, 11)
         check("Unsqueeze", [x[0, :, 0], np.array(axes)], {}, 13)
-    with pytest.raises(ExecutionError, match="Squeeze: axis 1 cannot be dropped; expected size 1; found 3"):
+    with pytest.raises(ExecutionError, match=r"axis 1 of \[1, 3, 1, 4\] cannot be dropped; expected 1; found 3"):
         run_ours("Squeeze", [x, np.array([1])])
-    with pytest.raises(ExecutionError, match="Unsqueeze: an axis is named twice"):
+    with pytest.raises(ExecutionError, match="axes names an axis twice"):
         run_ours("Unsqueeze", [x, np.array([1, 1])])
 
 

@@ -158,33 +158,6 @@ def _recurrent(node: Node, shapes: _Shapes) -> Iterator[Demand]:
         yield Demand(shapes[4][0], batch)
 
 
-def _concat(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-    known = [shape for shape in shapes if shape]
-    for shape in known[1:]:
-        axis = int(node.attrs["axis"]) % len(shape)
-        yield from (each for i, each in enumerate(_each(known[0], shape)) if i != axis)
-
-
-def _split(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-    x, given = shapes[0], node.optional_operand(1)
-    lengths: Sequence[Size | None] = (node.attrs.get("split") if given is None else given.contents) or ()
-    if not lengths:
-        axis = int(node.attrs.get("axis", 0))
-        lengths = [None if v.rank is None or v.sizes is None else v.sizes[axis] for v in node.outputs]
-    known = [length for length in lengths if length is not None]
-    if x and known and len(known) == len(lengths):
-        whole, total = x[int(node.attrs.get("axis", 0)) % len(x)], sum(known[1:], start=known[0])
-        yield Demand(whole, total, text=f"the parts have {total} elements together, not {whole}")
-
-
-def _expand(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-    wanted = node.operand(1).contents
-    if shapes[0] is not None and wanted is not None:
-        known = tuple([element for element in wanted if element is not None])
-        if len(known) == len(wanted):
-            yield from _all_fit([shapes[0], known])
-
-
 def _scatter(node: Node, shapes: _Shapes) -> Iterator[Demand]:
     if shapes[1] and shapes[2]:
         yield from _each(shapes[1], shapes[2])
@@ -209,10 +182,7 @@ _RULES: Mapping[str, _Rule] = {
     **dict.fromkeys(("Conv", "ConvInteger", "ConvTranspose"), _convolution_rule(1)),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),
     **dict.fromkeys(("Scatter", "ScatterElements"), _scatter),
-    "Concat": _concat,
-    "Expand": _expand,
     "NonMaxSuppression": _boxes,
     "QLinearConv": _convolution_rule(3),
     "ScatterND": _scatter_slices,
-    "Split": _split,
 }

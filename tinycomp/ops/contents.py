@@ -22,7 +22,7 @@ Contents = tuple[Size | None, ...]
 INTEGERS = ("int32", "int64", "bool")
 """The element types of tensors that may have contents."""
 _MOVED = {
-    "Concat": 1 << 30, "Gather": 1, "Slice": 1, "Transpose": 1, "Expand": 1, "Tile": 1, "Split": 1,
+    "Gather": 1,
 }  # fmt: skip
 """How many leading operands of operators that move elements hold them."""
 

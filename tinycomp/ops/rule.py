@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tinycomp.errors import ExecutionError, TypeInferenceError, did_you_mean
+from tinycomp.errors import ExecutionError, TypeInferenceError, UnsupportedError, did_you_mean
 from tinycomp.ir.graph import MOST_CONTENTS, Node, Value
 from tinycomp.ir.proto import MAX_RANK
 from tinycomp.ir.types import (
@@ -41,7 +41,7 @@ from tinycomp.ir.types import (
     type_of,
 )
 from tinycomp.ops.numeric import Array
-from tinycomp.symbolic import Expression, Size, bounds, broadcast, dimension, if_zero, minimum, size
+from tinycomp.symbolic import Expression, Size, bounds, broadcast, dimension, if_zero, marked_axes, minimum, size
 
 Sizes = tuple[Size | None, ...]
 """A shape of numbers and expressions; None is a dimension of which nothing is known."""
@@ -197,6 +197,11 @@ class Facts:
         """Return the type of a result; sizes may be numbers, expressions or None."""
         if shape is None:
             return tensor_type(dtype, None)
+        if len(shape) > MAX_RANK:
+            raise UnsupportedError(
+                "too many dimensions", where=self.node.label, expected=f"up to {MAX_RANK}, as numpy has",
+                found=str(len(shape)),
+            )  # fmt: skip
         for dim in shape:
             if not isinstance(dim, int):
                 return tensor_type(dtype, tuple([None if d is None else dimension(d) for d in shape]))
@@ -310,6 +315,16 @@ class Facts:
             self.fail(f"{what} names an axis twice", expected="distinct axes", found=list(axes))
         return fixed
 
+    def require_axes_or_elements(self, axes: Sequence[Size], rank: int, what: str = "axes") -> None:
+        """Demand that axes lie in a tensor and differ, where some may be elements of a tensor."""
+        named: Size = 0
+        for mark in marked_axes(axes, rank):
+            named = named + if_zero(mark, 0, 1)
+        if isinstance(named, int):
+            self.require_axes([axis for axis in axes if isinstance(axis, int)], rank, what)
+        else:
+            self.demand(len(axes) - named, f"{what} names an axis twice, or one that is out of range for rank {rank}")
+
     def require_one_of(self, name: str, choices: Sequence[object], default: Any = None) -> Any:
         """Demand that an attribute, where it is given, is one of a few words or numbers; return it."""
         value = self.attr(name, default)
@@ -415,6 +430,11 @@ def _axis_range(rank: int, negative: bool) -> str:
 def sizes_of(shape: Sequence[Dim]) -> Sizes:
     """Return dimensions as sizes."""
     return tuple([dim if dim is None or isinstance(dim, int) else size(dim) for dim in shape])
+
+
+def known_of(sizes: Iterable[Size | None]) -> list[Size]:
+    """Return those of some sizes of which something is known."""
+    return [each for each in sizes if each is not None]
 
 
 def shape_text(shape: Sizes | None) -> str:

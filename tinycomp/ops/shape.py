@@ -250,7 +250,8 @@ def shape_whole(x: Array) -> Array:
 
 
 def _known_dims(node: Node, *_: object) -> list[Sizes | None]:
-    shape = node.operand(0).shape
+    x = node.optional_operand(0)
+    shape = None if x is None else x.shape
     return [None if shape is None else sizes_of(shape[node.attrs.get("start", 0) : node.attrs.get("end")])]
 
 
@@ -268,7 +269,8 @@ def size(x: Array) -> Array:
 
 
 def _known_count(node: Node, *_: object) -> list[Sizes | None]:
-    sizes = node.operand(0).sizes
+    x = node.optional_operand(0)
+    sizes = None if x is None else x.sizes
     return [None if sizes is None else (product(sizes),)]
 
 

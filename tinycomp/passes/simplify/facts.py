@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import Dim
+from tinycomp.ops.agreement import conditions
 
 FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
 Shape = tuple[Dim, ...]
@@ -69,6 +70,17 @@ def reshape_target(dims: Shape | None, source: Shape | None = None) -> list[int]
         copied = set()
     target = [0 if i in copied else d if isinstance(d, int) else -1 for i, d in enumerate(dims)]
     return target if target.count(-1) <= 1 else None
+
+
+def demands_nothing(node: Node) -> bool:
+    """Tell whether the shape of its result says all of a change of shape, which may be replaced for that.
+
+    A Squeeze demands that dimensions are 1, and a shape of which nothing is known before the run may not fit.
+    """
+    if node.op in ("Reshape", "Expand"):
+        shape = node.optional_operand(1)
+        return shape is None or shape.is_const or shape.contents is not None
+    return node.op != "Squeeze" or not conditions(node)
 
 
 def keeps_shape(array_shape: Sequence[int], value: Value) -> bool:

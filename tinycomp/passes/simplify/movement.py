@@ -9,7 +9,7 @@ from tinycomp.index import named
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ops import factors
 from tinycomp.ops.spatial import make_window
-from tinycomp.passes.simplify.facts import ints, producer, reshape_target
+from tinycomp.passes.simplify.facts import demands_nothing, ints, producer, reshape_target
 from tinycomp.rewrite import GraphBuilder, Match, P, replaces, rule
 from tinycomp.rewrite.edits import joined_sources, take_over, version_of
 from tinycomp.rewrite.traits import has_trait
@@ -48,7 +48,9 @@ def merge_views(graph: Graph, node: Node) -> bool:
     It takes a last shape with at most one unknown dimension, which the Reshape then finds by itself.
     """
     source, merged = node.inputs[0], []
-    while (inner := producer(source, *VIEWS)) is not None:
+    if not demands_nothing(node):
+        return False
+    while (inner := producer(source, *VIEWS)) is not None and demands_nothing(inner):
         source = inner.inputs[0]
         merged.append(inner)
     return put_reshape(graph, node, source, merged[::-1])

@@ -13,6 +13,7 @@ from tinycomp.ir.proto import NUMBER_BY_DTYPE
 from tinycomp.ir.types import UNKNOWN_DTYPE, numpy_dtype
 from tinycomp.passes.simplify.facts import (
     FLOATS,
+    demands_nothing,
     ints,
     is_private,
     keeps_shape,
@@ -88,7 +89,8 @@ def drop_cast(graph: Graph, node: Node) -> bool:
 @rule("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 def drop_reshape(graph: Graph, node: Node) -> bool:
     """Replace a change of shape to the shape that the operand has by the operand."""
-    return same_shape_of_equal_size(node.operand(0).shape, node.output.shape) and _hand_on(graph, node)
+    is_same = same_shape_of_equal_size(node.operand(0).shape, node.output.shape)
+    return is_same and demands_nothing(node) and _hand_on(graph, node)
 
 
 @rule("Transpose")
@@ -105,7 +107,7 @@ def drop_expand(graph: Graph, node: Node) -> bool:
     x = node.operand(0)
     wanted, dims = ints(node, 1, ""), x.shape
     if wanted is None or dims is None or len(wanted) > len(dims):
-        return same_shape(x, node.output) and _hand_on(graph, node)
+        return same_shape(x, node.output) and demands_nothing(node) and _hand_on(graph, node)
     aligned = dims[len(dims) - len(wanted) :]
     return all(w in (1, d) for w, d in zip(wanted, aligned, strict=True)) and _hand_on(graph, node)
 

@@ -11,6 +11,7 @@ from tinycomp.ir.graph import TINYCOMP, Node, Value
 from tinycomp.ir.layout import memory_order, strides
 from tinycomp.ir.types import bits, numpy_dtype, tensor
 from tinycomp.ops.movement import pads_of, slice_bound, slices_of
+from tinycomp.ops.rule import Facts
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.library import codes
@@ -246,15 +247,12 @@ def slice_(emit: Emitter, node: Node) -> None:
     result, part = sized_type(node.output)
     lowest: list[Size] = []
     step: list[Size] = []
-    for (start, _, by), size, length in zip(slices_of(node, len(shape)) or (), shape, part, strict=True):
+    for (start, _, by), size, length in zip(slices_of(Facts(node), len(shape)) or (), shape, part, strict=True):
         assert start is not None
         assert by is not None
-        emit.demand(if_zero(by, 1, 0), "a step is 0", node)
         # The kernel wants the lowest element; with a negative step that is the one read last.
         lowest.append(slice_bound(start, by, size) + minimum(0, by) * (length - 1))
         step.append(by)
-    if (axes := node.optional_operand(3)) is not None:
-        emit.demand_axes(known(axes.contents or ()), len(shape), node)
     where, bytes_each = emit.strided(source, adjacent=False), element_size(source)
     runs_forwards = all(is_positive(by) for by in step)
     offset = _offset(lowest, where.strides)
@@ -310,10 +308,8 @@ def pad(emit: Emitter, node: Node) -> None:
     source = node.operand(0)
     type_, shape = sized_type(source)
     result, whole = sized_type(node.output)
-    pads, size = pads_of(node, len(shape)), element_size(source)
+    pads, size = pads_of(Facts(node), len(shape)), element_size(source)
     before, after = [_known(first) for first, _ in pads], [_known(last) for _, last in pads]
-    if (axes := node.optional_operand(3)) is not None:
-        emit.demand_axes(known(axes.contents or ()), len(shape), node)
     if _pad_mode(node) != "CONSTANT":
         order = memory_order(type_.layout, len(shape))
         params = eight("size", [shape[d] for d in order], 1)
