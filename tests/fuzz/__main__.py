@@ -16,10 +16,15 @@ def main() -> int:
     options = _parser().parse_args()
     found = False
     for name in options.harness or NAMES:
+        try:
+            harness = find(name)
+        except ModuleNotFoundError as error:
+            print(f"{name}: left out, for {error.name} is not installed", flush=True)
+            continue
         folder = options.folder / name
         print(f"{name}: from seed {options.seed} on, findings go to {folder}", flush=True)
         started = time.monotonic()
-        session = Session(find(name), folder, options.jobs, say=True)
+        session = Session(harness, folder, options.jobs, say=True)
         seconds = None if options.count else 60 * options.minutes
         outcome = session.run(options.seed, options.count, seconds)
         found |= bool(outcome.findings)

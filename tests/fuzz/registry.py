@@ -20,6 +20,7 @@ NAMES = (
     "operators",
     "tosa",
     "framing",
+    "scoring",
 )
 
 

@@ -27,6 +27,8 @@ HAS_FOLDER_DESCRIPTORS = os.open in os.supports_dir_fd
 """Whether a file can be opened relative to a folder that is open."""
 REMOVES_LOADED_FILES = os.name != "nt"
 """Whether the file of a loaded library can be removed."""
+_LOCKED_BYTE = 1 << 30
+"""Where Windows locks a file: what lies there cannot be read by others."""
 GUARD: Any = importlib.import_module("tinycomp.memory._guard") if os.name != "nt" else None
 """What keeps the process alive when a mapped file is cut off; None where that cannot happen."""
 
@@ -99,6 +101,50 @@ def open_regular(path: str | os.PathLike[str], folder: int | None = None, *, lin
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
     return descriptor
+
+
+def lock_file(path: Path) -> int | None:
+    """Take the lock of a file, which is made unless it is there.
+
+    Returns:
+        A descriptor. The lock ends with :func:`unlock_file`, or when the last process that has the descriptor has
+        closed it or ended. None where the file system has no locks.
+
+    Raises:
+        BlockingIOError: If another process has it, or somebody else in this one.
+        OSError: If the file cannot be made, or is no regular file.
+    """
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(path, flags, 0o666)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+        if sys.platform == "win32":
+            import msvcrt
+
+            os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
+            raise BlockingIOError(errno.EAGAIN, "locked", os.fspath(path)) from error
+        if error.errno in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+            return None
+        raise
+    return descriptor
+
+
+def unlock_file(descriptor: int) -> None:
+    """Give the lock of a file back, also for children that were forked meanwhile."""
+    if sys.platform != "win32":
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -68,7 +68,7 @@ def write_files(contents: Mapping[Path, bytes], mode: int = 0o666) -> None:
         for path, partial in staged.items():
             partial.replace(os.path.realpath(path))
     except OSError as error:
-        raise _failure("the file cannot be written", path, error) from error
+        raise failure("the file cannot be written", path, error) from error
     finally:
         for partial in staged.values():
             with contextlib.suppress(OSError):  # what is in the way was in the way of writing, too
@@ -76,15 +76,16 @@ def write_files(contents: Mapping[Path, bytes], mode: int = 0o666) -> None:
 
 
 @contextlib.contextmanager
-def staged(path: Path) -> Iterator[Path]:
+def staged(path: Path, owner: str = "") -> Iterator[Path]:
     """Yield a path in the same folder to write to, and move what is there to its place when the block ends well.
 
-    If the place is taken meanwhile, by another process that does the same, the last one counts.
+    If the place is taken meanwhile, by another process that does the same, the last one counts. ``owner`` becomes a
+    part of the path's name, for :func:`remove_partial`.
 
     Raises:
         WriteError: If the file cannot be written or moved.
     """
-    partial = _partial(path)
+    partial = _partial(path, owner)
     try:
         yield partial
         with partial.open("rb+") as file:
@@ -93,15 +94,20 @@ def staged(path: Path) -> Iterator[Path]:
     except OSError as error:
         if isinstance(error, WriteError) or (error.errno not in _OF_DISKS and error.filename != str(partial)):
             raise  # of another file
-        raise _failure("the file cannot be written", path, error) from error
+        raise failure("the file cannot be written", path, error) from error
     finally:
         with contextlib.suppress(OSError):
             partial.unlink()
 
 
-def remove_partial(folder: Path) -> None:
-    """Remove files that were being written into a folder when their processes were killed."""
-    for path in folder.glob(f"{_BEGINNING}*{PARTIAL}"):
+def remove_partial(folder: Path, owner: str = "") -> None:
+    """Remove files that were being written into a folder when their processes were killed.
+
+    Args:
+        folder: The folder.
+        owner: Whose files; by default those of all, among whom nobody may be writing now.
+    """
+    for path in folder.glob(f"{_BEGINNING}{owner}*{PARTIAL}"):
         path.unlink(missing_ok=True)
 
 
@@ -114,12 +120,12 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _failure("the folder cannot be made", folder, error) from error
+        raise failure("the folder cannot be made", folder, error) from error
 
 
-def _partial(target: Path) -> Path:
+def _partial(target: Path, owner: str = "") -> Path:
     """Return a new name for a file on its way to its place."""
-    return target.with_name(f"{_BEGINNING}{secrets.token_hex(8)}{PARTIAL}")
+    return target.with_name(f"{_BEGINNING}{owner}{secrets.token_hex(8)}{PARTIAL}")
 
 
 def _write_through(target: Path, data: bytes) -> None:
@@ -141,7 +147,8 @@ def _stage(partial: Path, data: bytes, target: Path, mode: int) -> None:
         os.fsync(file.fileno())
 
 
-def _failure(what: str, path: Path, error: OSError) -> WriteError:
+def failure(what: str, path: Path, error: OSError) -> WriteError:
+    """Return the error of a file or folder that cannot be written to, with what to do about it."""
     hint = _HINTS.get(error.errno or 0, "")
     failure = WriteError(f"{what}: {error.strerror or error}", where=str(path), hint=hint)
     failure.errno = error.errno

@@ -201,7 +201,10 @@ def _elements(spec: TensorSpec, column: pa.Array) -> NDArray[Any]:
         raise FeedError(
             "a number does not fit", where=where, expected=spec.dtype, found=f"{column.type}: {error}"
         ) from error
-    flat: NDArray[Any] = cast.to_numpy(zero_copy_only=False)
+    try:
+        flat: NDArray[Any] = cast.to_numpy(zero_copy_only=False)
+    except UnicodeDecodeError as error:
+        raise FeedError("not a text", where=where, expected="UTF-8", found=error.reason) from error
     if flat.dtype.kind == "f" and cast is not column and np.isinf(flat).any():
         before = column.to_numpy(zero_copy_only=False)
         if before.dtype.kind == "f" and not np.array_equal(np.isinf(before), np.isinf(flat)):

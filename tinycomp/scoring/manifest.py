@@ -6,23 +6,31 @@ when its file of results is there, which takes its place as a whole.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import os
+import platform
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from tinycomp.errors import FeedError, OptionError, did_you_mean
-from tinycomp.runtime.files import make_folder, write_file
-from tinycomp.scoring.piece import Piece
+from tinycomp.errors import OptionError
+from tinycomp.memory.mapped import read_regular
+from tinycomp.memory.system import lock_file, unlock_file
+from tinycomp.runtime.files import failure, make_folder, write_file
+from tinycomp.scoring.parquet import opened, reading
+from tinycomp.scoring.piece import Piece, state_of
 
 FOLDER = "_tinycomp"
 """The folder of the manifest and the model inside that of the results."""
-_NAME, _MODEL, _VERSION = "manifest.json", "model.tcm", 1
+PATIENCE = 1.0
+"""Seconds until a folder that another run uses is an error: its processes may be ending."""
+_NAME, _MODEL, _LOCK, _VERSION = "manifest.json", "model.tcm", "lock", 1
 _ELSEWHERE = "Name another folder, or remove this one."
 
 
@@ -44,43 +52,8 @@ class InputFile:
 
     def pieces(self, number: int) -> list[Piece]:
         """Return its row groups; ``number`` is that of the file."""
-        return [Piece(number, self.path, group, rows) for group, rows in enumerate(self.row_groups)]
-
-
-def found_files(paths: Sequence[Path], output: Path) -> list[Path]:
-    """Return the files that are meant, those of folders in the order of their names, results left out.
-
-    Raises:
-        FeedError: If there are none, or one is not there or given twice.
-    """
-    files: list[Path] = []
-    for path in paths:
-        if path.is_dir():
-            inside = [f for f in sorted(path.rglob("*.parquet")) if not _is_hidden(f.relative_to(path))]
-            inside = [f for f in inside if output.resolve() not in f.resolve().parents]
-            if not inside:
-                raise FeedError("there are no Parquet files in this folder", where=str(path), expected="*.parquet")
-            files += inside
-        elif path.is_file():
-            files.append(path)
-        else:
-            nearby = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-            raise FeedError(
-                "there is no such file", where=str(path), expected="a Parquet file, or a folder of them",
-                hint=did_you_mean(path.name, nearby) or "Check the path.",
-            )  # fmt: skip
-    seen: set[Path] = set()
-    for file in files:
-        if file.resolve() in seen:
-            raise FeedError("the file is given twice", where=str(file), hint="Its rows would be scored twice.")
-        seen.add(file.resolve())
-    if not files:
-        raise FeedError("there is nothing to score", expected="one Parquet file or more")
-    return files
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in path.parts)
+        state = (self.size, self.modified)
+        return [Piece(number, self.path, group, rows, state) for group, rows in enumerate(self.row_groups)]
 
 
 def read_file(path: Path) -> tuple[InputFile, pa.Schema]:
@@ -89,16 +62,67 @@ def read_file(path: Path) -> tuple[InputFile, pa.Schema]:
     Raises:
         FeedError: If it is not a Parquet file.
     """
+    with opened(path) as file, reading(str(path)):
+        size, modified = state_of(path)
+        groups = tuple(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups))
+        schema = file.schema_arrow
+        [str(field) for field in schema]  # a name that is no text is an error here
+    return InputFile(str(path.resolve()), size, modified, groups), schema
+
+
+@contextlib.contextmanager
+def locked(output: Path) -> Iterator[tuple[int, ...]]:
+    """Keep other runs out of a folder of results, which is made unless it is there.
+
+    Yields:
+        Descriptors: while one of them is open, be it in another process, the folder is kept. None where the file
+        system has no locks.
+
+    Raises:
+        OptionError: If another run uses it, or it holds Parquet files of others.
+        WriteError: If there is no permission.
+    """
+    _refuse_others(output)
+    make_folder(output / FOLDER)
+    place = output / FOLDER / _LOCK
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            descriptor = lock_file(place)
+            break
+        except BlockingIOError as error:
+            if time.monotonic() > until:
+                raise OptionError(
+                    "another run writes into the folder", where=str(output), found=_holder(place),
+                    hint="Wait until it has ended, or name another folder.",
+                ) from error  # fmt: skip
+            time.sleep(0.05)
+        except OSError as error:
+            raise failure("the folder cannot be locked", place, error) from error
+    if descriptor is None:
+        yield ()
+        return
     try:
-        status = path.stat()
-        with pq.ParquetFile(path) as file:
-            groups = tuple(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups))
-            schema = file.schema_arrow
-    except (OSError, pa.ArrowException) as error:
-        raise FeedError(
-            "the file cannot be read", where=str(path), expected="a Parquet file", found=str(error).partition("\n")[0]
-        ) from error
-    return InputFile(str(path.resolve()), status.st_size, status.st_mtime_ns, groups), schema
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {os.getpid()} on {platform.node()}".encode(), 0)
+        yield (descriptor,)
+    finally:
+        unlock_file(descriptor)
+
+
+def _holder(place: Path) -> str:
+    try:
+        return read_regular(place)[:200].decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _refuse_others(output: Path) -> None:
+    if not os.path.lexists(output / FOLDER / _NAME) and output.is_dir() and any(output.glob("*.parquet")):
+        raise OptionError(
+            "the folder holds other Parquet files", where=str(output), expected="an empty or a new folder",
+            hint=_ELSEWHERE,
+        )  # fmt: skip
 
 
 def prepare(output: Path, model: bytes, options: Mapping[str, Any], files: Sequence[InputFile]) -> list[Piece]:
@@ -121,13 +145,9 @@ def prepare(output: Path, model: bytes, options: Mapping[str, Any], files: Seque
     """
     place = output / FOLDER / _NAME
     about = {"version": _VERSION, "model": hashlib.sha256(model).hexdigest(), **options}
-    before = _read(place) if place.is_file() else None
+    before = _read(place) if os.path.lexists(place) else None
     if before is None:
-        if output.is_dir() and any(output.glob("*.parquet")):
-            raise OptionError(
-                "the folder holds other Parquet files", where=str(output), expected="an empty or a new folder",
-                hint=_ELSEWHERE,
-            )  # fmt: skip
+        _refuse_others(output)
         known: dict[str, InputFile] = {}
     else:
         known = {
@@ -135,8 +155,7 @@ def prepare(output: Path, model: bytes, options: Mapping[str, Any], files: Seque
         }
         _compare(output, {key: before.get(key) for key in about}, about, known, files)
     known |= {file.path: file for file in files}
-    make_folder(output / FOLDER)
-    if before is None:
+    if not _holds(output / FOLDER / _MODEL, model):
         write_file(output / FOLDER / _MODEL, model)
     if before is None or len(known) > len(before["files"]):
         text = json.dumps({**about, "files": [vars(file) for file in known.values()]}, indent=1)
@@ -149,18 +168,46 @@ def model_in(output: Path) -> Path:
     return output / FOLDER / _MODEL
 
 
+def _holds(place: Path, data: bytes) -> bool:
+    """Tell whether a file is there and whole."""
+    try:
+        return read_regular(place) == data
+    except OSError:
+        return False
+
+
 def _read(place: Path) -> dict[str, Any]:
     try:
-        found = json.loads(place.read_bytes())
-        if not isinstance(found, dict) or not isinstance(found["files"], list):
-            raise TypeError("not a manifest")
-        for file in found["files"]:
-            InputFile(file["path"], file["size"], file["modified"], tuple(file["row_groups"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        found = json.loads(read_regular(place))
+        if not isinstance(found, dict) or not isinstance(found.get("files"), list):
+            raise TypeError("no list of files")
+        columns, kept = found.get("columns"), found.get("keep")
+        if not isinstance(columns, dict) or not _are_texts(columns.values()):
+            raise TypeError("columns are no names")
+        if not isinstance(kept, list) or not _are_texts([*kept, found.get("model")]):
+            raise TypeError("keep or model are no names")
+        for number, file in enumerate(found["files"]):
+            if not _is_file(file):
+                raise TypeError(f"files[{number}] is none")
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise OptionError(
-            "the manifest of earlier results cannot be read", where=str(place), found=str(error), hint=_ELSEWHERE
-        ) from error
+            "the manifest of earlier results cannot be read", where=str(place),
+            found="objects in objects, too deep" if isinstance(error, RecursionError) else str(error)[:200],
+            hint=_ELSEWHERE,
+        ) from error  # fmt: skip
     return found
+
+
+def _are_texts(values: Iterable[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def _is_file(entry: Any) -> bool:
+    if not isinstance(entry, dict) or not isinstance(entry.get("path"), str):
+        return False
+    groups = entry.get("row_groups")
+    numbers = [entry.get("size"), entry.get("modified"), *(groups if isinstance(groups, list) else [None])]
+    return all(type(number) is int and -(1 << 63) <= number < 1 << 63 for number in numbers)
 
 
 def _compare(
@@ -173,7 +220,7 @@ def _compare(
             raise OptionError(
                 "the folder holds results of another run", where=f"{output}, {key}",
                 expected=short.get(key, str(value)) if key != "model" else "the same model",
-                found=short.get(key, str(before[key])), hint=_ELSEWHERE,
+                found=short.get(key, str(before[key])[:200]), hint=_ELSEWHERE,
             )  # fmt: skip
     for file in files:
         if known.get(file.path, file) != file:

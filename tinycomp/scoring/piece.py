@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 REJECTS = "_rejects"
 """The folder of failed rows inside that of the results. Readers of folders pass over names like this."""
+
+
+def state_of(path: str | os.PathLike[str]) -> tuple[int, int]:
+    """Return what shows that a file has changed: its bytes, and when it was written to, in nanoseconds."""
+    status = os.stat(path)  # noqa: PTH116 - a text is one, too
+    return status.st_size, status.st_mtime_ns
 
 
 @dataclass(frozen=True)
@@ -21,6 +28,7 @@ class Settings:
         keep: Columns that the results have beside the outputs.
         batch: Rows of a run; None for as many as seems good.
         threads: Threads of a run.
+        run: A name for this run of :func:`tinycomp.score`, which owns the files that are being written.
     """
 
     model: str
@@ -29,6 +37,7 @@ class Settings:
     keep: tuple[str, ...]
     batch: int | None
     threads: int
+    run: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,12 +49,14 @@ class Piece:
         path: The file.
         row_group: Which of its row groups.
         rows: How many rows it has.
+        state: Of the file, as :func:`state_of` has it; None if that does not matter.
     """
 
     number: int
     path: str
     row_group: int
     rows: int
+    state: tuple[int, int] | None = None
 
     @property
     def name(self) -> str:

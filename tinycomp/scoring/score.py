@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from tinycomp.runtime.native.processor import default_threads
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.scoring import manifest
 from tinycomp.scoring.columns import check_column, check_input, type_of
+from tinycomp.scoring.parquet import found_files
 from tinycomp.scoring.piece import REJECTS, Done, Piece, Settings
 from tinycomp.scoring.processes import score_in_processes
 from tinycomp.scoring.worker import counts
@@ -95,7 +98,7 @@ def score(
 
     Raises:
         FeedError: If a file cannot be read, or its columns do not fit the model.
-        OptionError: If the folder holds other results.
+        OptionError: If the folder holds other results, or another run is writing into it.
         UnsupportedError: If inputs or outputs have no dimension for rows, or no column can hold them.
         ExecutionError: If processes end again and again over the same row group.
         WriteError: If there is no space or permission.
@@ -121,26 +124,43 @@ def score(
     module = model if isinstance(model, Module) else _module(model, threads)
     given = [files] if isinstance(files, (str, os.PathLike)) else [*files]
     folder = Path(output)
-    described = [manifest.read_file(path) for path in manifest.found_files([Path(file) for file in given], folder)]
-    chosen, kept = _chosen(module, described, columns, keep)
+    described = [manifest.read_file(path) for path in found_files([Path(file) for file in given], folder)]
+    chosen, kept = chosen_columns(module, described, columns, keep)
     options = {"columns": chosen, "keep": [*kept]}
-    pieces = manifest.prepare(folder, module.to_bytes(), options, [file for file, _ in described])
-    known = {piece.name: found for piece in pieces if (found := counts(piece.part(os.fspath(folder)))) is not None}
-    waiting = [piece for piece in pieces if piece.name not in known]
-    waiting.sort(key=lambda piece: -piece.rows)  # small ones come last, so that the workers end at about one time
     settings = Settings(
-        os.fspath(manifest.model_in(folder).resolve()), os.fspath(folder.resolve()), chosen, tuple(kept), batch, threads
-    )
-    resumed = len(known)
-    done = _done(settings, waiting, workers or max(1, default_threads() // threads), ray)
-    with Bar(progress).over("scoring", done, len(waiting)) as finished:
-        for each in finished:
-            known[each.name] = (each.rows, each.failed)
+        os.path.realpath(manifest.model_in(folder)), os.path.realpath(folder), chosen, tuple(kept), batch,
+        threads, run=f"{secrets.token_hex(4)}-",
+    )  # fmt: skip
+    with manifest.locked(folder) as lock, _without_partial_files(folder, settings.run, are_all_ours=bool(lock)):
+        pieces = manifest.prepare(folder, module.to_bytes(), options, [file for file, _ in described])
+        known = {piece.name: found for piece in pieces if (found := counts(piece, settings.output)) is not None}
+        waiting = [piece for piece in pieces if piece.name not in known]
+        waiting.sort(key=lambda piece: -piece.rows)  # small ones come last, so that the workers end at about one time
+        resumed = len(known)
+        count = workers or max(1, default_threads() // threads)
+        with (
+            contextlib.closing(_done(settings, waiting, count, ray, lock)) as done,
+            Bar(progress).over("scoring", done, len(waiting)) as finished,
+        ):
+            for each in finished:
+                known[each.name] = (each.rows, each.failed)
     _check(pieces, known)
-    for place in (folder, folder / REJECTS):
-        remove_partial(place)  # of workers that were killed
     rows, failed = (sum(found[i] for found in known.values()) for i in range(2))
     return Scored(folder, rows, failed, len(pieces), resumed, time.perf_counter() - started)
+
+
+@contextlib.contextmanager
+def _without_partial_files(folder: Path, run: str, *, are_all_ours: bool) -> Iterator[None]:
+    """Remove what killed workers were writing: of this run in the end, of runs before it where none can be alive."""
+    places = (folder, folder / REJECTS)
+    if are_all_ours:
+        for place in places:
+            remove_partial(place)
+    try:
+        yield
+    finally:
+        for place in places:
+            remove_partial(place, run)
 
 
 def _module(model: Model, threads: int) -> Module:
@@ -149,17 +169,20 @@ def _module(model: Model, threads: int) -> Module:
     return compile_model(load_graph(model), threads=threads)
 
 
-def _done(settings: Settings, pieces: Sequence[Piece], count: int, ray: str | None) -> Iterator[Done]:
+def _done(
+    settings: Settings, pieces: Sequence[Piece], count: int, ray: str | None, lock: Sequence[int]
+) -> Generator[Done, None, None]:
     if not pieces:
-        return iter(())
+        return
     if ray is None:
-        return score_in_processes(settings, pieces, count)
+        yield from score_in_processes(settings, pieces, count, lock)
+        return
     from tinycomp.scoring.on_ray import score_on_ray
 
-    return score_on_ray(settings, pieces, count, ray)
+    yield from score_on_ray(settings, pieces, count, ray)
 
 
-def _chosen(
+def chosen_columns(
     module: Module, files: Sequence[tuple[manifest.InputFile, pa.Schema]],
     columns: Mapping[str, str] | None, keep: Sequence[str] | None,
 ) -> tuple[dict[str, str], list[str]]:  # fmt: skip

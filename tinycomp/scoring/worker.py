@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import pickle
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,8 @@ from tinycomp.errors import DeviceFault, ExecutionError, FeedError, MemoryLimitE
 from tinycomp.runtime.files import staged
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.scoring.columns import array_of, column_of, lengths, type_of
-from tinycomp.scoring.piece import Done, Piece, Settings
+from tinycomp.scoring.parquet import batches, has_its_bytes, opened, reading
+from tinycomp.scoring.piece import Done, Piece, Settings, state_of
 
 COUNTS = b"tinycomp"
 """The key of a part's metadata: how many rows succeeded and failed."""
@@ -37,11 +37,11 @@ class Worker:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._module = load(settings.model, threads=settings.threads)
-        self._inputs = [spec for spec in self._module.inputs if spec.name in settings.columns]
+        self.module = load(settings.model, threads=settings.threads)
+        self._inputs = [spec for spec in self.module.inputs if spec.name in settings.columns]
         self._size = (self._inputs[0].shape or (None,))[0]
         self._bytes_of_a_row = max(1, sum(map(_bytes_of_a_row, self._inputs)))
-        self._types = {spec.name: type_of(spec, self._size) for spec in self._module.outputs}
+        self._types = {spec.name: type_of(spec, self._size) for spec in self.module.outputs}
 
     def score(self, piece: Piece) -> Done:
         """Write the results of a piece, and its failed rows.
@@ -51,15 +51,14 @@ class Worker:
         settings = self._settings
         wanted = [*dict.fromkeys((*settings.columns.values(), *settings.keep))]
         failures: list[tuple[int, str]] = []
-        with pq.ParquetFile(piece.path, memory_map=True) as file, staged(piece.part(settings.output)) as partial:
+        _refuse_change(piece)
+        with opened(piece.path) as file, staged(piece.part(settings.output), settings.run) as partial:
             kept = [file.schema_arrow.field(name) for name in settings.keep]
             schema = pa.schema([*kept, *(pa.field(name, kind) for name, kind in self._types.items())])
             first = succeeded = 0
             with pq.ParquetWriter(partial, schema) as writer:
                 part = _Part(writer, schema)
-                for batch in file.iter_batches(
-                    self._rows_of_a_read(), row_groups=[piece.row_group], columns=wanted, use_threads=False
-                ):
+                for batch in batches(file, piece.row_group, self._rows_of_a_read(), wanted, str(piece)):
                     rows, results, failed = self._run(batch)
                     failures += [(first + row, reason) for row, reason in failed]
                     columns = [_rows(batch, rows).column(name) for name in settings.keep]
@@ -70,6 +69,7 @@ class Worker:
                     raise FeedError(
                         "the file has changed", where=str(piece), expected=f"{piece.rows} rows", found=str(first)
                     )
+                _refuse_change(piece)
                 writer.add_key_value_metadata({COUNTS: f"{succeeded},{len(failures)}"})
             self._write_rejects(piece, failures)
         return Done(piece.name, succeeded, len(failures))
@@ -80,7 +80,7 @@ class Worker:
         if failures:
             path.parent.mkdir(exist_ok=True)
             rows = [{"file": piece.path, "row_group": piece.row_group, "row": r, "reason": why} for r, why in failures]
-            with staged(path) as partial:
+            with staged(path, self._settings.run) as partial:
                 pq.write_table(pa.Table.from_pylist(rows, _REJECTS), partial)
 
     def _rows_of_a_run(self) -> int:
@@ -144,8 +144,8 @@ class Worker:
         if isinstance(self._size, int) and count < self._size:
             repeats = self._size - count
             feeds = {name: np.concatenate([a, np.repeat(a[-1:], repeats, axis=0)]) for name, a in feeds.items()}
-        outputs = self._module.run(feeds)
-        return [self._column(spec, outputs[spec.name], count) for spec in self._module.outputs]
+        outputs = self.module.run(feeds)
+        return [self._column(spec, outputs[spec.name], count) for spec in self.module.outputs]
 
     def _column(self, spec: TensorSpec, result: Any, count: int) -> pa.Array:
         ran = self._size if isinstance(self._size, int) else count
@@ -178,14 +178,30 @@ class _Part:
         self._batches, self._bytes = [], 0
 
 
-def counts(part: Path) -> tuple[int, int] | None:
-    """Return how many rows of a complete part succeeded and failed; None if it is not there or not whole."""
+def counts(piece: Piece, output: str) -> tuple[int, int] | None:
+    """Return how many rows of a piece succeeded and failed; None if its results are not there or not whole."""
     try:
-        metadata: Mapping[bytes, bytes] = pq.read_metadata(part).metadata or {}
-        rows, failed = map(int, metadata[COUNTS].split(b","))
-    except (OSError, KeyError, ValueError, pa.ArrowException):
+        with opened(piece.part(output)) as file, reading(str(piece)):
+            metadata: Mapping[bytes, bytes] = file.metadata.metadata or {}
+            rows, failed = map(int, metadata[COUNTS].split(b","))
+            is_whole = file.metadata.num_rows == rows >= 0 <= failed and rows + failed == piece.rows
+            is_whole = is_whole and has_its_bytes(file, state_of(piece.part(output))[0])
+        if failed and is_whole:
+            with opened(piece.rejects(output)) as file:
+                is_whole = file.metadata.num_rows == failed
+    except FeedError:
         return None
-    return rows, failed
+    return (rows, failed) if is_whole else None
+
+
+def _refuse_change(piece: Piece) -> None:
+    """Refuse a file that is not the one that the run began with."""
+    try:
+        state = state_of(piece.path)
+    except OSError as error:
+        raise FeedError("the file is gone", where=str(piece), found=error.strerror or str(error)) from error
+    if piece.state not in (None, state):
+        raise FeedError("the file has changed since the run began", where=str(piece), hint="Score into another folder.")
 
 
 def _rows(batch: pa.RecordBatch, chosen: NDArray[Any]) -> pa.RecordBatch:

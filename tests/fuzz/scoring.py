@@ -1,0 +1,20 @@
+"""Damaged Parquet files: rows that are scored once each, or an error with the path."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from tests.fuzz.harness import Harness
+from tests.scoring.damage import case, check
+
+
+def _check(seed: int) -> Counter[str]:
+    return check(case(seed))
+
+
+def _save(seed: int, folder: Path, stem: str) -> None:
+    (folder / f"{stem}.parquet").write_bytes(case(seed))
+
+
+HARNESS = Harness("scoring", _check, _save)
