@@ -8,7 +8,7 @@ import numpy as np
 from onnx import helper
 
 from tests.cases.case import Case, Const
-from tests.cases.values import ALONE, NARROW, SPECIAL, floats, of_dtype
+from tests.cases.values import ALONE, NARROW, SPECIAL, floats, integers, of_dtype
 
 CASTABLE = (
     "float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64",
@@ -66,7 +66,29 @@ def bit_casts() -> Iterator[Case]:
             yield Case("BitCast", [of_dtype(floats(*shape), source)], {"to": kind}, opset=26, onnxruntime=False)
 
 
+def declined() -> Iterator[Case]:
+    """What the C target leaves to the host, with the reason."""
+    yield Case(
+        "BitCast",
+        [of_dtype(floats(3), "int4")],
+        {"to": 21},
+        opset=26,
+        onnxruntime=False,
+        host="elements of int4 are not whole bytes",
+    )
+    yield Case(
+        "BitCast",
+        [integers(3, dtype="uint8")],
+        {"to": 9},
+        opset=26,
+        onnxruntime=False,
+        host="bytes of uint8 may be other than the two of bool",
+    )
+    yield Case("Cast", [floats(3)], {"to": 8}, onnxruntime=False, host="no conversion from float32 to string")
+
+
 def rows() -> Iterator[Case]:
     """Return the rows of the family."""
     yield from casts()
     yield from bit_casts()
+    yield from declined()

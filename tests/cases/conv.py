@@ -119,8 +119,24 @@ def edges() -> Iterator[Case]:
     yield Case("DeformConv", [x, w, offsets[0]], {}, 19, of_largest=1e-4, onnxruntime=False)
 
 
+def declined() -> Iterator[Case]:
+    """What the C target leaves to the host, with the reason."""
+    yield Case(
+        "Conv",
+        [floats(1, 3, 6, 6), Const(floats(4, 3, 3, 3, seed=1)), floats(4)],
+        of_largest=1e-05,
+        host='operand 2 ("x2") is not a constant',
+    )
+    yield Case(
+        "Conv",
+        [floats(1, 3, 6, 6).astype("f8"), Const(floats(4, 3, 3, 3, seed=1).astype("f8"))],
+        host="is float64[1, 3, 6, 6], not float32",
+    )
+
+
 def rows() -> Iterator[Case]:
     """Return the rows of the family."""
     yield from convolutions()
     yield from transposed_convolutions()
     yield from edges()
+    yield from declined()

@@ -266,9 +266,16 @@ def edges() -> Iterator[Case]:
     yield Case("Clip", [floats(3), np.array(-0.5, "f4"), np.array(0.5, "f4")])
 
 
+def declined() -> Iterator[Case]:
+    """What the C target leaves to the host, with the reason."""
+    yield Case("Add", [floats(*(1,) * 7, 2, 3), floats(*(1,) * 7, 2, 3)], host='"x0" has rank 9, more than 8')
+    yield Case("Pow", [integers(3), integers(3, low=0, dtype="uint64")], onnxruntime=False, host="exponents of uint64")
+
+
 def rows() -> Iterator[Case]:
     """Return the rows of the family."""
     yield from unary()
     yield from binary()
     yield from dtypes()
     yield from edges()
+    yield from declined()

@@ -235,8 +235,19 @@ def edges() -> Iterator[Case]:
     yield Case("OneHot", [np.array([1, -1, 9]), Const(np.array([3])), floats(2)], {"axis": 0})
 
 
+def declined() -> Iterator[Case]:
+    """What the C target leaves to the host, with the reason."""
+    yield Case(
+        "ScatterND",
+        [floats(3).astype("f2"), ints(0).array[:, None], floats(1).astype("f2")],
+        {"reduction": "add"},
+        host="reduction add of float16",
+    )
+
+
 def rows() -> Iterator[Case]:
     """Return the rows of the family."""
     yield from indexing()
     yield from gathers()
     yield from edges()
+    yield from declined()

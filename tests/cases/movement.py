@@ -140,6 +140,18 @@ def _pads() -> Iterator[Case]:
         yield Case("Pad", [of_dtype(x, "int8"), ints(1, 1), None, ints(1)], {"mode": mode}, opset=19)
 
 
+def declined() -> Iterator[Case]:
+    """What the C target leaves to the host, with the reason."""
+    yield Case(
+        "Pad",
+        [floats(1, 1, 1, 1, 3), np.array([0, 0, 0, 0, 1, 0, 0, 0, 0, 2])],
+        host='operand 1 ("x1") is not a constant and is not computed from sizes',
+    )
+    yield Case("Concat", [np.array(["a"], object)] * 2, {"axis": 0}, host="its texts are only moved")
+    yield Case("Tile", [floats(*(2,) * 5), ints(*(2,) * 5)], host="the copy has 10 dimensions, more than 8")
+
+
 def rows() -> Iterator[Case]:
     """Return the rows of the family."""
     yield from movement()
+    yield from declined()

@@ -75,7 +75,24 @@ def edges() -> Iterator[Case]:
     yield Case("InstanceNormalization", [x, floats(5), floats(5)], refused="InstanceNormalization")
 
 
+def declined() -> Iterator[Case]:
+    """What the C target leaves to the host, with the reason."""
+    yield Case(
+        "LayerNormalization",
+        [floats(2, 4), Const(floats(1))],
+        of_largest=1e-05,
+        host="not of the normalised shape (4,)",
+    )
+    yield Case(
+        "InstanceNormalization",
+        [floats(1, 2, 3, 4, 5)[..., None], Const(floats(2)), Const(floats(2))],
+        of_largest=1e-05,
+        host="operand 0 has rank 6",
+    )
+
+
 def rows() -> Iterator[Case]:
     """Return the rows of the family."""
     yield from normalisations()
     yield from edges()
+    yield from declined()

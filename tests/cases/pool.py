@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.cases.case import Case
-from tests.cases.values import ALONE, floats, ints
+from tests.cases.values import ALONE, floats, integers, ints
 
 POOLS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((1, 3, 8, 8), {"kernel_shape": [2, 2], "strides": [2, 2]}),
@@ -83,7 +83,20 @@ def edges() -> Iterator[Case]:
                onnxruntime=False)  # fmt: skip
 
 
+def declined() -> Iterator[Case]:
+    """What the C target leaves to the host, with the reason."""
+    yield Case(
+        "MaxPool",
+        [integers(1, 1, 4, 4, 4, dtype="int8")],
+        {"kernel_shape": [2, 2, 2]},
+        host="operand 0 has rank 5, not 3 or 4",
+    )
+    yield Case("GlobalAveragePool", [floats(1, 2, 3, 4, 5)[..., None]], host="operand 0 has rank 6, not 3 or 4 or 5")
+    yield Case("LRN", [floats(1, 3, 6, 6)], {"size": 3, "bias": 0.0}, host="may make the sum negative")
+
+
 def rows() -> Iterator[Case]:
     """Return the rows of the family."""
     yield from pools()
     yield from edges()
+    yield from declined()

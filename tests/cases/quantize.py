@@ -103,8 +103,21 @@ def edges() -> Iterator[Case]:
     yield Case("MatMulInteger", [stored("uint8", 3, 20), Const(stored("int8", 19, 9))], refused="MatMulInteger")
 
 
+def declined() -> Iterator[Case]:
+    """What the C target leaves to the host, with the reason."""
+    yield Case(
+        "QuantizeLinear",
+        [floats(4), Const(0.5)],
+        {"precision": 11},
+        opset=25,
+        onnxruntime=False,
+        host="the quotient is rounded to float64",
+    )
+
+
 def rows() -> Iterator[Case]:
     """Return the rows of the family."""
     yield from quantisations()
     yield from integer_operators()
     yield from edges()
+    yield from declined()

@@ -116,6 +116,17 @@ def _with_activations() -> Iterator[Case]:
             yield recurrent_case(op, (4, 3, 5, 9), direction="bidirectional", activations=names, layout=1, **variant)
 
 
+def declined() -> Iterator[Case]:
+    """What the C target leaves to the host, with the reason."""
+    yield Case(
+        "GRU",
+        [floats(2, 1, 3).astype("f8"), *(Const(floats(1, 6, n).astype("f8")) for n in (3, 2))],
+        {"hidden_size": 2},
+        host="is float64[2, 1, 3], not float32",
+    )
+
+
 def rows() -> Iterator[Case]:
     """Return the rows of the family."""
     yield from recurrents()
+    yield from declined()

@@ -67,7 +67,18 @@ def edges() -> Iterator[Case]:
     yield Case("Upsample", [floats(1, 2, 5), np.array([1.0, 1.0, 1.5], "f4")], opset=9)
 
 
+def declined() -> Iterator[Case]:
+    """What the C target leaves to the host, with the reason."""
+    yield Case(
+        "Resize",
+        [floats(1, 3, 6, 6).astype("f8"), None, None, ints(1, 3, 9, 9)],
+        {"mode": "linear"},
+        host="interpolation between numbers of float64",
+    )
+
+
 def rows() -> Iterator[Case]:
     """Return the rows of the family."""
     yield from resizes()
     yield from edges()
+    yield from declined()

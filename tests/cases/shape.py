@@ -10,6 +10,15 @@ from tests.cases.case import Case, Const
 from tests.cases.values import ALONE, floats, ints
 
 
+def declined() -> Iterator[Case]:
+    """What the C target leaves to the host, with the reason."""
+    yield Case(
+        "Reshape",
+        [floats(2, 3), np.array([1, 1, 1, 1, 1, 1, 1, 3, 2])],
+        host='operand 1 ("x1") is not a constant and is not computed from sizes',
+    )
+
+
 def rows() -> Iterator[Case]:
     """Return the rows of the family."""
     for shape in ((), (3,), (2, 0, 3), (2, 3, 4)):
@@ -61,3 +70,4 @@ def rows() -> Iterator[Case]:
     for count, size in ((5, 7), (9, 2), (3, 0)):
         yield Case("Split", [floats(size)], {"num_outputs": count}, outputs=min(count, 5) if count == 5 else count,
                    **ALONE)  # fmt: skip
+    yield from declined()

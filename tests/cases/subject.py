@@ -13,8 +13,10 @@ import onnxruntime as ort
 from onnx.reference import ReferenceEvaluator
 
 import tinycomp
+from tests.backend.known_failures import EITHER, FAILS
 from tests.cases.case import Case
-from tests.declarations.measure import node_tests
+from tests.declarations.measure import Case as NodeTest
+from tests.declarations.measure import node_tests as every_node_test
 from tinycomp.errors import TinycompError
 from tinycomp.index import FAMILIES
 
@@ -60,6 +62,12 @@ class Subject(NamedTuple):
 def rows() -> tuple[Case, ...]:
     """Return the rows of all files."""
     return tuple(row for name in FILES for row in importlib.import_module(f"tests.cases.{name}").rows())
+
+
+@functools.cache
+def node_tests() -> tuple[NodeTest, ...]:
+    """Return ONNX's node tests whose results are defined to the last bit that they compare."""
+    return tuple(test for test in every_node_test() if test.name not in FAILS and test.name not in EITHER)
 
 
 def operators() -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import io
 import random
-import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -76,14 +75,8 @@ def worker(folder: str) -> Worker:
     return Worker(Settings(str(Path(folder) / "m.tcm"), folder, {"x": "x"}, ("name", "id"), None, 1))
 
 
-@functools.cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory()
-
-
-def check(data: bytes) -> Counter[str]:
-    """Score a file: results for its rows, or an error of ours that names it."""
-    folder = _folder().name
+def check(data: bytes, folder: str) -> Counter[str]:
+    """Score a file into a folder: results for its rows, or an error of ours that names it."""
     scorer, path = worker(folder), Path(folder) / "given.parquet"
     path.write_bytes(data)
     try:

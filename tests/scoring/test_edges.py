@@ -45,15 +45,15 @@ NESTED = b"[" * DEEP + b"]" * DEEP
 # Damaged files --------------------------------------------------------------------------------------------------------
 
 
-def damaged(first: int, count: int) -> Counter[str]:
-    return sum((damage.check(damage.case(seed)) for seed in range(first, first + count)), Counter[str]())
+def damaged(count: int, folder: str) -> Counter[str]:
+    return sum((damage.check(damage.case(seed), folder) for seed in range(count)), Counter[str]())
 
 
-def test_damaged_files_are_refused_or_scored() -> None:
+def test_damaged_files_are_refused_or_scored(tmp_path: Path) -> None:
     """In a process of their own, so that a crash would be one of these files' and not of all tests."""
     child = Child()
     try:
-        found = child.call(damaged, 0, 350)
+        found = child.call(damaged, 350, str(tmp_path))
     finally:
         child.stop()
     assert found.total() == 350
@@ -61,11 +61,11 @@ def test_damaged_files_are_refused_or_scored() -> None:
 
 
 @pytest.mark.parametrize("form", range(7))
-def test_files_that_are_cut_off_are_refused(form: int) -> None:
-    data = damage.whole(form)
-    assert damage.check(data) == {"scored": 1}
+def test_files_that_are_cut_off_are_refused(form: int, tmp_path: Path) -> None:
+    data, folder = damage.whole(form), str(tmp_path)
+    assert damage.check(data, folder) == {"scored": 1}
     for length in range(0, len(data), 1 + len(data) // 15):
-        assert damage.check(data[:length]) == {"refused": 1}
+        assert damage.check(data[:length], folder) == {"refused": 1}
 
 
 def test_a_run_ends_with_the_path_of_a_damaged_file(tmp_path: Path) -> None:

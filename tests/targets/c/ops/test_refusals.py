@@ -7,7 +7,7 @@ import pytest
 from onnx import helper
 
 import tinycomp
-from tests.cases.values import SPECIAL, floats, integers, ints, of_dtype
+from tests.cases.values import SPECIAL, floats
 from tests.targets.c.harness import (
     Case,
     Const,
@@ -30,39 +30,16 @@ VOLUME = floats(1, 2, 3, 4, 5)
 UNSETTLED = 'operand {0} ("x{0}") is not a constant and is not computed from sizes'
 REFUSED: list[tuple[Case, str]] = [
     (Case("Sum", [floats(3)] * 12), "12 operands; a kernel takes 11"),
-    (Case("Add", [DEEP, DEEP]), '"x0" has rank 9, more than 8'),
-    (Case("Pow", [integers(3), integers(3, low=0, dtype="uint64")], onnxruntime=False), "exponents of uint64"),
     (Case("Conv", [IMAGE, WEIGHTS]), 'operand 1 ("x1") is not a constant'),
-    (
-        Case("BitCast", [of_dtype(floats(3), "int4")], {"to": 21}, opset=26, onnxruntime=False),
-        "elements of int4 are not whole bytes",
-    ),
-    (
-        Case("BitCast", [integers(3, dtype="uint8")], {"to": 9}, opset=26, onnxruntime=False),
-        "bytes of uint8 may be other than the two of bool",
-    ),
-    (Case("Conv", [IMAGE, Const(WEIGHTS), floats(4)], of_largest=1e-5), 'operand 2 ("x2") is not a constant'),
-    (Case("Conv", [IMAGE.astype("f8"), Const(WEIGHTS.astype("f8"))]), "is float64[1, 3, 6, 6], not float32"),
     (
         Case("Gemm", [floats(3, 4), Const(floats(4, 5)), floats(5)], of_largest=1e-5),
         "C is not a constant and has shape (5,), not (3, 5)",
-    ),
-    (
-        Case("Gemm", [floats(3, 4), Const(floats(4, 5)), Const(floats(3, 1))], of_largest=1e-5),
-        "C of shape (3, 1) is neither a row nor full",
     ),
     (
         Case("Gemm", [floats(3, 4), Const(floats(4, 5)), floats(3, 5)], {"beta": 0.5}, of_largest=1e-5),
         "C is not a constant and is scaled by 0.5",
     ),
     (Case("MaxPool", [IMAGE], {"kernel_shape": [2, 2]}, outputs=2), "the indices of the maxima are asked for"),
-    (
-        Case("MaxPool", [integers(1, 1, 4, 4, 4, dtype="int8")], {"kernel_shape": [2, 2, 2]}),
-        "operand 0 has rank 5, not 3 or 4",
-    ),
-    (Case("GlobalAveragePool", [VOLUME[..., None]]), "operand 0 has rank 6, not 3 or 4 or 5"),
-    (Case("LRN", [IMAGE], {"size": 3, "bias": 0.0}), "may make the sum negative"),
-    (Case("LayerNormalization", [floats(2, 4), Const(floats(1))], of_largest=1e-5), "not of the normalised shape (4,)"),
     (
         Case("LayerNormalization", [floats(2, 4), Const(floats(4))], outputs=2),
         "the mean or the inverse deviation is asked for",
@@ -81,47 +58,13 @@ REFUSED: list[tuple[Case, str]] = [
         ),
         "training mode",
     ),
-    (
-        Case("InstanceNormalization", [VOLUME[..., None], Const(floats(2)), Const(floats(2))], of_largest=1e-5),
-        "operand 0 has rank 6",
-    ),
-    (
-        Case("Reshape", [floats(2, 3), np.array([1, 1, 1, 1, 1, 1, 1, 3, 2])]),
-        UNSETTLED.format(1),
-    ),
-    (Case("Pad", [floats(1, 1, 1, 1, 3), np.array([0, 0, 0, 0, 1, 0, 0, 0, 0, 2])]), UNSETTLED.format(1)),
     (Case("Transpose", [np.array(["a", "b"], object)]), "its texts are only moved"),
-    (Case("Concat", [np.array(["a"], object)] * 2, {"axis": 0}), "its texts are only moved"),
-    (Case("Cast", [floats(3)], {"to": 8}, onnxruntime=False), "no conversion from float32 to string"),
-    (
-        Case("Resize", [IMAGE.astype("f8"), None, None, ints(1, 3, 9, 9)], {"mode": "linear"}),
-        "interpolation between numbers of float64",
-    ),
     (
         Case("ConvTranspose", [IMAGE, Const(floats(3, 2, 3, 3))], {"auto_pad": "SAME_UPPER"}, of_largest=1e-5),
         "the padding follows from the output shape",
     ),
-    (
-        Case("QuantizeLinear", [floats(4), Const(0.5)], {"precision": 11}, opset=25, onnxruntime=False),
-        "the quotient is rounded to float64",
-    ),
-    (
-        Case(
-            "GRU",
-            [floats(2, 1, 3).astype("f8"), *(Const(floats(1, 6, n).astype("f8")) for n in (3, 2))],
-            {"hidden_size": 2},
-        ),
-        "is float64[2, 1, 3], not float32",
-    ),
     (Case("ArgMax", [floats(3).astype("f2")]), "is float16[3], not float32"),
-    (Case("Tile", [floats(*(2,) * 5), ints(*(2,) * 5)]), "the copy has 10 dimensions, more than 8"),
     (Case("OneHot", [floats(3), Const(np.array(4)), floats(2)]), "indices are float32"),
-    (
-        Case(
-            "ScatterND", [floats(3).astype("f2"), ints(0).array[:, None], floats(1).astype("f2")], {"reduction": "add"}
-        ),
-        "reduction add of float16",
-    ),
 ]
 
 
