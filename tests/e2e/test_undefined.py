@@ -29,6 +29,7 @@ class Case:
         outputs: The number of its results.
         opset: The opset.
         declared: The declared shape of the first result, if there is one.
+        opened: Whether no size of an operand is declared.
         wanted: The first result, or a part of the error; None where only agreement is asked for.
     """
 
@@ -39,6 +40,7 @@ class Case:
     outputs: int = 1
     opset: int = 21
     declared: Sequence[int] | None = None
+    opened: bool = False
     wanted: Any = None
 
     def model(self) -> onnx.ModelProto:
@@ -49,7 +51,8 @@ class Case:
                 constants.append(numpy_helper.from_array(x, name))
             elif x is not None:
                 kind = TensorProto.STRING if x.dtype == object else helper.np_dtype_to_tensor_dtype(x.dtype)
-                inputs.append(helper.make_tensor_value_info(name, kind, list(x.shape)))
+                sizes = [f"{name}_{axis}" for axis in range(x.ndim)] if self.opened else list(x.shape)
+                inputs.append(helper.make_tensor_value_info(name, kind, sizes))
         results = [helper.make_empty_tensor_value_info(f"y{i}") for i in range(self.outputs)]
         if self.declared is not None:
             results = [helper.make_tensor_value_info("y0", TensorProto.INT64, list(self.declared))]
@@ -179,6 +182,21 @@ def shapes() -> Iterator[Case]:
     yield Case("CumSum", [f32(1, 2), i64(3)[0]])
     for k in (5, -1):
         yield Case("TopK", [f32(1, 2, 3), i64(k)], outputs=2)
+    for size in (0, 1, 2):
+        for op, attrs in (("Conv", {}), ("MaxPool", {"kernel_shape": [3]}), ("ConvTranspose", {"pads": [2, 2]})):
+            feeds = [np.ones((1, 1, size), np.float32)] + [np.ones((1, 1, 3), np.float32)] * (op != "MaxPool")
+            yield Case(op, feeds, attrs, (1,), opened=True, wanted="the output would be empty")
+    columns = np.ones((1, 4, 4), np.float32)
+    for image in ((3, 3), (1, 3), (-3, -3), (2, 5), (0, 0)):
+        good = [[[[1, 2, 1], [2, 4, 2], [1, 2, 1]]]] if image == (3, 3) else None
+        yield Case("Col2Im", [columns, i64(*image), i64(2, 2)], wanted=good)
+        yield Case("Col2Im", [columns, i64(*image), i64(2, 2)], opened=True, constants=(2,), wanted=good)
+    for block in ((2, 3), (0, 2), (-2, -2)):
+        yield Case("Col2Im", [columns, i64(3, 3), i64(*block)])
+    theta = np.ones((1, 2, 3), np.float32)
+    for size in ((1, 1, -2, 3), (2, 1, 2, 2), (1, 1, 0, 2), (1, 1, 2), (1, 1, 2, 2)):
+        yield Case("AffineGrid", [theta, i64(*size)])
+        yield Case("AffineGrid", [theta, i64(*size)], constants=(1,))
     yield Case("NonZero", [f32(1, 0, 1)], declared=(1, 3))
     boxes = np.array([[[0, 0, 1, 1], [0, 0, 1, 1], [5, 5, 6, 6]]], np.float32)
     for count in (2, 3):

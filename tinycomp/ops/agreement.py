@@ -120,15 +120,6 @@ def _repeated(node: Node, shapes: _Shapes) -> Iterator[Demand]:
             yield Demand(own, size, or_one=not isinstance(size, int) or size == 1)
 
 
-def _convolution_rule(weights: int) -> _Rule:
-    def rule(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-        x, w = shapes[0], shapes[weights]
-        if x and w:
-            yield Demand(x[1], w[0] if node.op == "ConvTranspose" else w[1] * int(node.attrs.get("group", 1)))
-
-    return rule
-
-
 def _channels(node: Node, shapes: _Shapes) -> Iterator[Demand]:
     """Demand of every vector an element for each channel."""
     x = shapes[0]
@@ -169,20 +160,11 @@ def _scatter_slices(node: Node, shapes: _Shapes) -> Iterator[Demand]:
         yield from _each(updates, (*indices[:-1], *data[indices[-1] :]))
 
 
-def _boxes(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-    boxes, scores = shapes[:2]
-    if boxes and scores:
-        yield from _each((boxes[0], boxes[1], boxes[2]), (scores[0], scores[2], 4))
-
-
 _RULES: Mapping[str, _Rule] = {
     "StringConcat": _broadcast,
     **dict.fromkeys(("LayerNormalization", "PRelu", "RMSNormalization"), _repeated),
     **dict.fromkeys(("BatchNormalization", "GroupNormalization", "InstanceNormalization"), _channels),
-    **dict.fromkeys(("Conv", "ConvInteger", "ConvTranspose"), _convolution_rule(1)),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),
     **dict.fromkeys(("Scatter", "ScatterElements"), _scatter),
-    "NonMaxSuppression": _boxes,
-    "QLinearConv": _convolution_rule(3),
     "ScatterND": _scatter_slices,
 }

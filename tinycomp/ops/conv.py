@@ -12,28 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from tinycomp.errors import ModelError
 from tinycomp.ir.graph import Node
-from tinycomp.ir.infer import infer_types
-from tinycomp.ir.types import TensorType, Type, tensor
-from tinycomp.ops.facts import Check, Facts, Operand, is_known, known_sizes, one_of
 from tinycomp.ops.numeric import Array, exact_float, minus_zero_point, node_shape, prod, to_int32, widened
-from tinycomp.ops.quantize import positive_scales, requantize
+from tinycomp.ops.quantize import requantize, require_scales
 from tinycomp.ops.record import OpFamily
-from tinycomp.ops.rule import Sizes
+from tinycomp.ops.rule import Facts, Results, Sizes, known_product
 from tinycomp.ops.sampling import sample
 from tinycomp.ops.spatial import (
-    AUTO_PADS,
     Window,
     attempt,
-    check_auto_pad,
     make_window,
     pad_for,
-    require_space,
     sliding_view,
     spatial_tuple,
-    split_pads,
     window_attributes,
+    window_counts,
+    window_steps,
 )
 from tinycomp.symbolic import Size, maximum, product
 
@@ -49,22 +43,6 @@ def conv_macs(node: Node) -> Size:
     """Return output elements times taps times channels per group; the weight is input 1 (3 in QLinearConv)."""
     weight = node_shape(node.inputs[3 if node.op == "QLinearConv" else 1])
     return product(node_shape(node.outputs[0])) * product(weight[1:])
-
-
-def check_weight(op: str, x: Array, w: Array, kernel_shape: Ints) -> None:
-    """Raise a ModelError unless ranks and the kernel attribute fit the weight."""
-    if x.ndim < 3:
-        raise ModelError(f"{op}: the input has no spatial axis", expected="rank >= 3", found=f"shape {list(x.shape)}")
-    if w.ndim != x.ndim:
-        raise ModelError(
-            f"{op}: the weight has the wrong rank", expected=f"rank {x.ndim}", found=f"shape {list(w.shape)}"
-        )
-    if kernel_shape and tuple(kernel_shape) != w.shape[2:]:
-        raise ModelError(
-            f"{op}: kernel_shape differs from the weight",
-            expected=str(list(w.shape[2:])),
-            found=str(list(kernel_shape)),
-        )
 
 
 def convolve(x: Array, w: Array, window: Window[int], group: int, pad_value: Any = 0) -> Array:
@@ -103,79 +81,60 @@ def _depthwise(padded: Array, w: Array, window: Window[int]) -> Array:
     return total
 
 
-def add_bias(y: Array, bias: Array | None, op: str) -> Array:
+def add_bias(y: Array, bias: Array | None) -> Array:
     """Add a bias per channel to ``y`` in place and return it; None adds nothing."""
-    if bias is None:
-        return y
-    if bias.shape != (y.shape[1],):
-        raise ModelError(f"{op}: the bias has the wrong shape", expected=str([y.shape[1]]), found=str(list(bias.shape)))
-    y += bias.reshape(-1, *[1] * (y.ndim - 2))
+    if bias is not None:
+        y += bias.reshape(-1, *[1] * (y.ndim - 2))
     return y
 
 
-def _fits(weight: int, bias: int | None = None, *, transposed: bool = False) -> Check:
-    """Return the check of a convolution whose weight and bias are the operands of these numbers."""
-
-    def check(facts: Facts) -> None:
-        require_space(facts, 3)
-        shape, weight_shape = facts.shape(0), facts.shape(weight)
-        if shape is not None and weight_shape is not None and len(weight_shape) != len(shape):
-            facts.fail("input and weight differ in rank", expected=f"{len(shape)} dimensions", found=len(weight_shape))
-        _check_channels(facts, weight, bias, transposed)
-        kernel = None if weight_shape is None else known_sizes(weight_shape[2:])
-        stated = facts.attr("kernel_shape")
-        if kernel is not None and stated and tuple(stated) != kernel:
-            facts.fail("kernel_shape does not fit the weight", expected=str(list(kernel)), found=list(stated))
-        sizes = None if shape is None else known_sizes(shape[2:])
-        if sizes is None or kernel is None:
-            return
-        attrs = window_attributes(facts.node)
-        if transposed:
-            attempt(facts, spatial_tuple, "output_padding", facts.attr("output_padding"), len(sizes), 0, 0)
-            adjust = facts.attr("output_padding") or (0,) * len(sizes)
-            attempt(facts, transposed_window, sizes, kernel, adjust, facts.attr("output_shape"), **attrs)
-        else:
-            attempt(facts, make_window, sizes, kernel, **attrs)
-
-    return check
+def _rank(facts: Facts, weight: int) -> int | None:
+    """Return the number of dimensions of input and weight, which must be equal."""
+    facts.require_rank_from(0, 3, "the input")
+    facts.require_rank_from(weight, 3, "the weight")
+    stated = facts.attr("kernel_shape")
+    ranks = [facts.rank(0), facts.rank(weight), len(stated) + 2 if stated else None]
+    rank = next((rank for rank in ranks if rank is not None), None)
+    if rank is not None:
+        facts.require_rank(weight, rank, "the weight")
+        facts.require(ranks[2] in (None, rank), "kernel_shape does not fit the weight",
+                      expected=f"{rank - 2} entries", found=stated)  # fmt: skip
+    return rank
 
 
-def _check_channels(facts: Facts, weight: int, bias: int | None, transposed: bool) -> None:
-    group, channels = int(facts.attr("group", 1)), facts.dim(0, 1)
-    if group < 1:
-        facts.fail("group is out of range", expected="1 or more", found=group)
-    if channels is not None and channels % group:
-        facts.fail("group does not divide the input channels", expected=f"a divisor of {channels}", found=group)
-    outer, inner = facts.dim(weight, 0), facts.dim(weight, 1)
-    if transposed:
-        facts.require_size(weight, 0, channels, "axis 0 of the weight")
-    else:
-        facts.require_size(weight, 1, None if channels is None else channels // group, "axis 1 of the weight")
-        if outer is not None and outer % group:
-            facts.fail("group does not divide the output channels", expected=f"a divisor of {outer}", found=group)
+def _kernel(facts: Facts, weight: Sizes) -> list[Size | None]:
+    """Return the sizes of the kernel, which the attribute may only repeat."""
+    kernel = list(weight[2:])
+    for axis, stated in enumerate(facts.attr("kernel_shape") or ()):
+        kernel[axis] = facts.require_equal(kernel[axis], stated, "kernel_shape does not fit the weight")
+    for size in kernel:
+        facts.require_at_least(size, 1, "the kernel is empty")
+    return kernel
+
+
+def _group(facts: Facts, channels: Size | None, expected: Size | None, what: str) -> int:
+    """Return the number of groups, given the input channels and how many of them the weight wants."""
+    group = int(facts.attr("group", 1))
+    facts.require(group > 0, "group is out of range", expected="1 or more", found=group)
+    if expected is None or isinstance(channels, int):
+        facts.require_divisible(channels, group, "group does not divide the input channels")
+    facts.require_equal(channels, expected, f"the input's channels do not fit {what} of the weight")
+    return group
+
+
+def _times(size: Size | None, factor: int) -> Size | None:
+    return None if size is None else size * factor
+
+
+def _convolved(facts: Facts, weight: int, bias: int | None = None) -> tuple[Sizes | None, Size | None]:
+    """Return the shape of a convolution's result, and its channels."""
+    rank = _rank(facts, weight)
+    x, w = facts.shape(0) or (None,) * (rank or 3), facts.shape(weight) or (None,) * (rank or 3)
+    group = _group(facts, x[1], _times(w[1], int(facts.attr("group", 1))), "axis 1")
+    facts.require_divisible(w[0], group, "group does not divide the output channels")
     if bias is not None:
-        results = (None if inner is None else inner * group) if transposed else outer
-        facts.require_vector(bias, results, "the bias")
-
-
-FAMILY.check("Conv", "ConvInteger", "ConvTranspose", "QLinearConv")(one_of(auto_pad=AUTO_PADS))
-
-
-def _checked_window(op: str, x: Array, w: Array, group: int, kernel_shape: Ints, **attrs: Any) -> Window[int]:
-    check_weight(op, x, w, kernel_shape)
-    if group <= 0 or x.shape[1] % group or w.shape[0] % group:
-        raise ModelError(
-            f"{op}: group does not divide the channels",
-            expected=f"a positive divisor of {x.shape[1]} input and {w.shape[0]} output channels",
-            found=str(group),
-        )
-    if w.shape[1] * group != x.shape[1]:
-        raise ModelError(
-            f"{op}: weight and input disagree in channels",
-            expected=f"{x.shape[1]} / group {group} = {x.shape[1] // group} weight channels",
-            found=str(w.shape[1]),
-        )
-    return make_window(op, x.shape[2:], w.shape[2:], **attrs)
+        facts.require_vector(bias, w[0], "the bias")
+    return (None if rank is None else (x[0], w[0], *window_counts(facts, x[2:], _kernel(facts, w)))), w[0]
 
 
 @FAMILY.op("Conv", macs=conv_macs)
@@ -192,29 +151,15 @@ def conv(
     pads: Ints = None,
     strides: Ints = None,
 ) -> Array:
-    """Return the convolution of any spatial rank.
-
-    Raises:
-        ModelError: If weight, group or window do not fit the input.
-    """
-    attrs = {"strides": strides, "dilations": dilations, "pads": pads, "auto_pad": auto_pad}
-    window = _checked_window("Conv", x, w, group, kernel_shape, **attrs)
-    return add_bias(convolve(x, w, window, group), b, "Conv")
+    """Return the convolution of any spatial rank."""
+    attrs: dict[str, Any] = {"strides": strides, "dilations": dilations, "pads": pads, "auto_pad": auto_pad}
+    window = make_window("Conv", x.shape[2:], w.shape[2:], **attrs)
+    return add_bias(convolve(x, w, window, group), b)
 
 
-FAMILY.check("Conv")(_fits(weight=1, bias=2))
-
-
-@FAMILY.plain_type("Conv", least=2, most=3)
-def _conv_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
-    (dtype, x), (_, weight) = operands[:2]
-    kernel, attrs = known_sizes(weight[2:]), window_attributes(node)
-    if kernel is None or ("auto_pad" in attrs and "pads" in attrs):
-        return None
-    space = list(filter(is_known, x[2:]))
-    if len(space) == len(kernel):
-        return dtype, (x[0], weight[0], *make_window("Conv", space, kernel, **attrs).output)
-    return None if space else (dtype, (x[0], weight[0], *[None] * len(kernel)))
+@FAMILY.infer("Conv")
+def _conv(facts: Facts) -> Results:
+    return [facts.tensor(facts.first_dtype(), _convolved(facts, 1, 2)[0])]
 
 
 @FAMILY.op("ConvInteger", macs=conv_macs)
@@ -232,12 +177,17 @@ def conv_integer(
     strides: Ints = None,
 ) -> Array:
     """Convolve 8-bit integers with int32 result; padding stands for the zero point."""
-    attrs = {"strides": strides, "dilations": dilations, "pads": pads, "auto_pad": auto_pad}
-    window = _checked_window("ConvInteger", x, w, group, kernel_shape, **attrs)
+    attrs: dict[str, Any] = {"strides": strides, "dilations": dilations, "pads": pads, "auto_pad": auto_pad}
+    window = make_window("ConvInteger", x.shape[2:], w.shape[2:], **attrs)
     return _integer_convolve(x, w, x_zero_point, w_zero_point, window, group)
 
 
-FAMILY.check("ConvInteger")(_fits(weight=1))
+@FAMILY.infer("ConvInteger")
+def _conv_integer(facts: Facts) -> Results:
+    shape, outer = _convolved(facts, 1)
+    facts.require_scalar(2, "the input's zero point")
+    facts.require_broadcast(3, (outer,), "the weight's zero point")
+    return [facts.tensor("int32", shape)]
 
 
 def _integer_convolve(
@@ -269,33 +219,29 @@ def qlinear_conv(
     strides: Ints = None,
 ) -> Array:
     """Convolve with an exact int32 sum, then one requantisation; ``w_scale`` may be per output channel."""
-    attrs = {"strides": strides, "dilations": dilations, "pads": pads, "auto_pad": auto_pad}
-    window = _checked_window("QLinearConv", x, w, group, kernel_shape, **attrs)
-    total = add_bias(_integer_convolve(x, w, x_zero_point, w_zero_point, window, group), b, "QLinearConv")
+    attrs: dict[str, Any] = {"strides": strides, "dilations": dilations, "pads": pads, "auto_pad": auto_pad}
+    window = make_window("QLinearConv", x.shape[2:], w.shape[2:], **attrs)
+    total = add_bias(_integer_convolve(x, w, x_zero_point, w_zero_point, window, group), b)
     per_channel = w_scale.reshape(-1, *[1] * window.rank) if w_scale.size > 1 else w_scale.reshape(())
     return requantize(total, x_scale.reshape(()) * per_channel / y_scale.reshape(()), y_zero_point)
 
 
-FAMILY.check("QLinearConv")(positive_scales(1, 4, 6))
-FAMILY.check("QLinearConv")(_fits(weight=3, bias=8))
+@FAMILY.infer("QLinearConv")
+def _qlinear_conv(facts: Facts) -> Results:
+    require_scales(facts, 1, 4, 6)
+    shape, outer = _convolved(facts, 3, 8)
+    for index in (1, 2, 6, 7):
+        facts.require_scalar(index)
+    for index, what in ((4, "the weight's scale"), (5, "the weight's zero point")):
+        facts.require_broadcast(index, (outer,), what)
+    return [facts.tensor(facts.dtype(7), shape)]
 
 
 def _transposed_macs(node: Node) -> Size:
     return product(node_shape(node.inputs[0])) * product(node_shape(node.inputs[1])[1:])
 
 
-def _transposed_types(node: Node) -> list[Type]:
-    """Take the sizes that are asked for: onnx's inference gives up half-way where one is smaller than the input's."""
-    types: list[Type] = list(infer_types(node))
-    sizes, shape, weight_shape = node.attrs.get("output_shape"), node.operand(0).shape, node.operand(1).shape
-    if not sizes or shape is None or weight_shape is None or len(sizes) != len(shape) - 2:
-        return types
-    columns = weight_shape[1]
-    channels = columns * int(node.attrs.get("group", 1)) if isinstance(columns, int) else None
-    return [TensorType(tensor(types[0]).dtype, (shape[0], channels, *sizes))]
-
-
-@FAMILY.op("ConvTranspose", macs=_transposed_macs, type_rule=_transposed_types)
+@FAMILY.op("ConvTranspose", macs=_transposed_macs)
 @widened
 def conv_transpose(
     x: Array,
@@ -311,19 +257,8 @@ def conv_transpose(
     pads: Ints = None,
     strides: Ints = None,
 ) -> Array:
-    """Return the transposed convolution; the weight is (C, M / group, kernel…).
-
-    Raises:
-        ModelError: If weight, group, pads or output shape do not fit the input.
-    """
+    """Return the transposed convolution; the weight is (C, M / group, kernel…)."""
     op = "ConvTranspose"
-    check_weight(op, x, w, kernel_shape)
-    if group <= 0 or x.shape[1] % group or w.shape[0] != x.shape[1]:
-        raise ModelError(
-            f"{op}: group or weight do not fit the channels",
-            expected=f"a weight with {x.shape[1]} input channels and a group that divides them",
-            found=f"weight shape {list(w.shape)}, group {group}",
-        )
     adjust = spatial_tuple(op, "output_padding", output_padding, x.ndim - 2, 0, 0)
     scatter = transposed_window(
         op,
@@ -340,57 +275,76 @@ def conv_transpose(
     columns = np.matmul(rows, x.reshape(len(x), group, len(w) // group, prod(x.shape[2:])))
     channels = w.shape[1] * group
     taps = columns.reshape(len(x), channels, *w.shape[2:], *x.shape[2:])
-    return add_bias(fold(taps, scatter), b, op)
+    return add_bias(fold(taps, scatter), b)
 
 
-FAMILY.check("ConvTranspose")(_fits(weight=1, bias=2, transposed=True))
+@FAMILY.infer("ConvTranspose")
+def _conv_transpose(facts: Facts) -> Results:
+    rank, dtype = _rank(facts, 1), facts.first_dtype()
+    x, w = facts.shape(0) or (None,) * (rank or 3), facts.shape(1) or (None,) * (rank or 3)
+    group = _group(facts, x[1], w[0], "axis 0")
+    facts.require_vector(2, _times(w[1], group), "the bias")
+    if rank is None:
+        return [facts.tensor(dtype, None)]
+    attrs, space = window_attributes(facts.node), rank - 2
+    adjust = attempt(facts, spatial_tuple, "output_padding", facts.attr("output_padding"), space, 0, 0)
+    steps = attempt(facts, _transposed_steps, space, facts.attr("output_shape"), **attrs)
+    auto_pad, sizes = attrs.get("auto_pad", "NOTSET"), list[Size | None]()
+    for size, own, extra, step in zip(x[2:], _kernel(facts, w), adjust, zip(*steps, strict=True), strict=True):
+        if own is None and (step[-1] is not None or auto_pad.startswith("SAME")):
+            own = 1  # does not matter
+        if size is None or own is None:
+            sizes.append(step[-1])
+            continue
+        sizes.append(_transposed_axis(size, own, extra, *step, auto_pad=auto_pad)[2])
+        facts.require_at_least(sizes[-1], 1, "the output would be empty")
+    return [facts.tensor(dtype, (x[0], _times(w[1], group), *sizes))]
 
 
 def transposed_window(
-    op: str,
-    sizes: Sequence[int],
-    kernel: Sequence[int],
-    adjust: Sequence[int],
-    output_shape: Ints,
-    *,
-    strides: Ints = None,
-    dilations: Ints = None,
-    pads: Ints = None,
-    auto_pad: str = "NOTSET",
+    op: str, sizes: Sequence[int], kernel: Sequence[int], adjust: Sequence[int], output_shape: Ints, **attrs: Any
 ) -> Window[int]:
-    """Return the window whose inverse the transposed convolution is: ``output`` is x's size, ``sizes`` is y's."""
-    rank = len(sizes)
-    steps = spatial_tuple(op, "strides", strides, rank, 1, 1)
-    dilation = spatial_tuple(op, "dilations", dilations, rank, 1, 1)
-    check_auto_pad(op, auto_pad)
-    full = [
-        (n - 1) * s + (k - 1) * d + 1 + a for n, s, k, d, a in zip(sizes, steps, kernel, dilation, adjust, strict=True)
-    ]
-    wanted = _wanted_sizes(op, sizes, steps, output_shape, auto_pad)
-    if wanted is None:
-        before, after = split_pads(op, pads if auto_pad == "NOTSET" else None, rank)
-        wanted = tuple(f - b - a for f, b, a in zip(full, before, after, strict=True))
-    else:
-        totals = [max(f - n, 0) for f, n in zip(full, wanted, strict=True)]
-        less, more = tuple(t // 2 for t in totals), tuple(t - t // 2 for t in totals)
-        before, after = (less, more) if auto_pad == "SAME_UPPER" else (more, less)
-    if min(wanted) <= 0:
-        raise ModelError(
-            f"{op}: the output would be empty", expected="every spatial output size > 0", found=str(list(wanted))
-        )
-    return Window(tuple(wanted), tuple(kernel), steps, dilation, before, after, tuple(sizes))
+    """Return the window whose inverse the transposed convolution is: ``output`` is x's size, ``sizes`` is y's.
+
+    Args:
+        op: Operator name, for messages.
+        sizes: Spatial sizes of x.
+        kernel: Kernel sizes.
+        adjust: What ``output_padding`` says.
+        output_shape: Spatial sizes of y, if they are given.
+        attrs: ``strides``, ``dilations``, ``pads``, ``auto_pad``.
+    """
+    steps = _transposed_steps(op, len(sizes), output_shape, **attrs)
+    axes = zip(sizes, kernel, adjust, *steps, strict=True)
+    auto_pad = attrs.get("auto_pad", "NOTSET")
+    before, after, wanted = zip(*[_transposed_axis(*axis, auto_pad=auto_pad) for axis in axes], strict=True)
+    return Window(wanted, tuple(kernel), steps[0], steps[1], before, after, tuple(sizes))
 
 
-def _wanted_sizes(
-    op: str, sizes: Sequence[int], steps: Sequence[int], output_shape: Ints, auto_pad: str
-) -> tuple[int, ...] | None:
-    if output_shape:
-        # Some exporters write the batch and channel sizes too.
-        spatial = output_shape[2:] if len(output_shape) == len(sizes) + 2 else output_shape
-        return spatial_tuple(op, "output_shape", spatial, len(sizes), 1, 1)
-    if auto_pad.startswith("SAME"):
-        return tuple(n * s for n, s in zip(sizes, steps, strict=True))
-    return None
+def _transposed_steps(
+    op: str, rank: int, output_shape: Ints, *, pads: Ints = None, auto_pad: str = "NOTSET", **attrs: Ints
+) -> Any:
+    """Return the checked strides, dilations, pads in front and behind, and the sizes that are asked for, if any."""
+    steps = window_steps(op, rank, pads=None if output_shape else pads, auto_pad=auto_pad, **attrs)
+    if not output_shape:
+        return (*steps, (None,) * rank)
+    # Some exporters write the batch and channel sizes too.
+    spatial = output_shape[2:] if len(output_shape) == rank + 2 else output_shape
+    return (*steps, spatial_tuple(op, "output_shape", spatial, rank, 1, 1))
+
+
+def _transposed_axis(
+    size: Size, kernel: Size, extra: int, step: int, dilation: int, before: int, after: int, asked: int | None, *,
+    auto_pad: str,
+) -> Any:  # fmt: skip
+    """Return the padding in front and behind, and the size of the result."""
+    full = (size - 1) * step + (kernel - 1) * dilation + 1 + extra
+    if asked is None and not auto_pad.startswith("SAME"):
+        return before, after, full - before - after
+    wanted = size * step if asked is None else asked
+    total = maximum(full - wanted, 0)
+    less, more = total // 2, total - total // 2
+    return (less, more, wanted) if auto_pad == "SAME_UPPER" else (more, less, wanted)
 
 
 def fold(taps: Array, window: Window[int]) -> Array:
@@ -421,24 +375,27 @@ def col2im(
     """Sum blocks (N, C * block size, number of blocks) back into images (N, C, *image_shape)."""
     sizes, block = [int(v) for v in image_shape], [int(v) for v in block_shape]
     window = make_window("Col2Im", sizes, block, strides=strides, dilations=dilations, pads=pads)
-    if x.ndim != 3 or x.shape[1] % prod(block) or x.shape[2] != prod(window.output):
-        raise ModelError(
-            "Col2Im: the columns do not fit image and block",
-            expected=f"shape (N, C * {prod(block)}, {prod(window.output)})",
-            found=f"shape {list(x.shape)}",
-        )
     return fold(x.reshape(len(x), x.shape[1] // prod(block), *block, *window.output), window)
 
 
-@FAMILY.sizes("Col2Im")
-def _image_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
-    x, image, block = shapes[0], node.operand(1).contents, node.operand(2).contents
-    if x is None or len(x) < 2 or image is None or block is None:
-        return [None]
-    rows, elements = x[1], [size for size in block if size is not None]
-    if rows is None or len(elements) != len(block) or 0 in elements:
-        return [(x[0], None, *image)]
-    return [(x[0], rows // maximum(product(elements), 1), *image)]
+@FAMILY.infer("Col2Im", sizing=(1, 2))
+def _col2im(facts: Facts) -> Results:
+    batch, rows, columns = facts.dims(0, 3)
+    dtype, image, block = facts.dtype(0), facts.elements(1), facts.elements(2)
+    rank = next((len(known) for known in (image, block) if known is not None), None)
+    if rank is None:
+        return [facts.tensor(dtype, None)]
+    facts.require(rank > 0, "the image has no axis", expected="1 or more", found=facts.shown(1))
+    facts.require_vector(1, rank, "image_shape")
+    facts.require_vector(2, rank, "block_shape")
+    image, block = image or (None,) * rank, block or (None,) * rank
+    for size in block:
+        facts.require_at_least(size, 1, "the block is empty")
+    blocks, elements = known_product(window_counts(facts, image, block)), known_product(block)
+    facts.require_equal(columns, blocks, "the columns do not fit the blocks of the image")
+    facts.require_divisible(rows, elements, "the rows cannot be split into blocks")
+    channels = None if rows is None or elements is None else rows // maximum(elements, 1)
+    return [facts.tensor(dtype, (batch, channels, *image))]
 
 
 @FAMILY.op("DeformConv", macs=conv_macs)
@@ -460,28 +417,31 @@ def deform_conv(
     """Convolve with taps moved by ``offset`` and weighted by ``mask``, with linear interpolation.
 
     ``offset`` is (N, offset_group * taps * r, output…) for r spatial axes, ``mask`` (N, offset_group * taps, output…).
-
-    Raises:
-        ModelError: If weight, groups, offset, mask or window do not fit the input.
     """
-    op = "DeformConv"
-    window = _checked_window(op, x, w, group, kernel_shape, strides=strides, dilations=dilations, pads=pads)
+    window = make_window("DeformConv", x.shape[2:], w.shape[2:], strides=strides, dilations=dilations, pads=pads)
     taps = prod(window.kernel)
-    if offset_group <= 0 or x.shape[1] % offset_group:
-        raise ModelError(
-            f"{op}: offset_group does not divide the channels",
-            expected=f"a positive divisor of {x.shape[1]}",
-            found=str(offset_group),
-        )
-    named = {"offset": (offset, taps * window.rank), "mask": (mask, taps)}
-    for name, (operand, count) in named.items():
-        wanted = (len(x), offset_group * count, *window.output)
-        if operand is not None and operand.shape != wanted:
-            raise ModelError(f"{op}: {name} has the wrong shape", expected=str(wanted), found=str(operand.shape))
     columns = _columns(x, offset, mask, window, offset_group)
     rows = w.reshape(group, len(w) // group, w.shape[1] * taps)
     product: Array = np.matmul(rows, columns.reshape(len(x), group, w.shape[1] * taps, prod(window.output)))
-    return add_bias(product.reshape(len(x), len(w), *window.output), b, op)
+    return add_bias(product.reshape(len(x), len(w), *window.output), b)
+
+
+@FAMILY.infer("DeformConv")
+def _deform_conv(facts: Facts) -> Results:
+    shape, _ = _convolved(facts, 1, 3)
+    groups, dtype = int(facts.attr("offset_group", 1)), facts.first_dtype(0, 1)
+    facts.require(groups > 0, "offset_group is out of range", expected="1 or more", found=groups)
+    if shape is None:
+        return [facts.tensor(dtype, None)]
+    rank = len(shape) - 2
+    facts.require_divisible(facts.dim(0, 1), groups, "offset_group does not divide the channels")
+    taps, whole = known_product(_kernel(facts, facts.dims(1, rank + 2))), list(shape)
+    for index, what, count in ((2, "offset", _times(taps, groups * rank)), (4, "mask", _times(taps, groups))):
+        given = facts.dims(index, rank + 2)
+        facts.require_equal(given[1], count, f"{what} does not fit the taps")
+        for axis in (0, *range(2, rank + 2)):
+            whole[axis] = facts.require_equal(given[axis], whole[axis], f"{what} does not fit the result")
+    return [facts.tensor(dtype, whole)]
 
 
 def _columns(x: Array, offset: Array, mask: Array | None, window: Window[int], groups: int) -> Array:
@@ -510,37 +470,6 @@ def _regular_places(window: Window[int]) -> list[Array]:
         taps[i].reshape(-1, 1) * window.dilations[i] + windows[i].reshape(1, -1) * window.strides[i] - window.before[i]
         for i in range(window.rank)
     ]
-
-
-@FAMILY.sizes("Conv", "ConvInteger", "QLinearConv")
-def _conv_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
-    x, w = shapes[0], shapes[3 if node.op == "QLinearConv" else 1]
-    if x is None or w is None or None in x[2:]:
-        return [None]
-    kernel = [size for size in node.attrs.get("kernel_shape") or w[2:] if isinstance(size, int)]
-    window = make_window(node.op, [size for size in x[2:] if size is not None], kernel, **window_attributes(node))
-    return [(x[0], w[0], *window.output)]
-
-
-@FAMILY.sizes("ConvTranspose")
-def _conv_transpose_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
-    x, w, attrs = shapes[0], shapes[1], node.attrs
-    if x is None or w is None or attrs.get("auto_pad", "NOTSET") != "NOTSET" or attrs.get("output_shape"):
-        return [None]
-    rank = len(x) - 2
-    ones, zeros = [1] * rank, [0] * rank
-    steps, dilations = attrs.get("strides") or ones, attrs.get("dilations") or ones
-    extra, pads = attrs.get("output_padding") or zeros, attrs.get("pads") or [*zeros, *zeros]
-    sizes: list[Size | None] = []
-    for i in range(rank):
-        size, kernel = x[2 + i], w[2 + i]
-        known = size is not None and kernel is not None
-        sizes.append(
-            (size - 1) * steps[i] + extra[i] + (kernel - 1) * dilations[i] + 1 - pads[i] - pads[rank + i]
-            if size is not None and kernel is not None and known else None
-        )  # fmt: skip
-    channels = None if w[1] is None else w[1] * int(attrs.get("group", 1))
-    return [(x[0], channels, *sizes)]
 
 
 FAMILY.trait("product", "Conv")

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinycomp.errors import ExecutionError, ModelError
+from tinycomp.errors import ExecutionError
 from tinycomp.ir.graph import Node
-from tinycomp.ir.infer import operator_types
-from tinycomp.ir.types import TensorType, Type
 from tinycomp.memory.budget import reserve
-from tinycomp.ops.facts import Facts, one_of
 from tinycomp.ops.numeric import Array, compute_dtype, quiet, scalar_int
 from tinycomp.ops.record import OpFamily
+from tinycomp.ops.rule import Facts, Results
 from tinycomp.symbolic import Size, minimum
 
 FAMILY = OpFamily("detection")
@@ -104,13 +102,7 @@ def _most_boxes(node: Node) -> Size | None:
     return None if most is None or shape is None else shape[0] * shape[1] * most
 
 
-def _triples(node: Node) -> list[Type]:
-    """Return the types of the results: the inference of onnx gives those of the first version no shape."""
-    operator_types(node)  # refuses operands that do not fit
-    return [TensorType("int64", (None, 3))]
-
-
-@FAMILY.op("NonMaxSuppression", type_rule=_triples, row_bound=_most_boxes)
+@FAMILY.op("NonMaxSuppression", row_bound=_most_boxes)
 def non_max_suppression(
     boxes: Array,
     scores: Array,
@@ -120,15 +112,9 @@ def non_max_suppression(
     *,
     center_point_box: int = 0,
 ) -> Array:
-    """Return triples (batch, class, box) of the boxes kept, by class and falling score.
-
-    Raises:
-        ExecutionError: If the threshold does not lie in [0, 1].
-    """
+    """Return triples (batch, class, box) of the boxes kept, by class and falling score."""
     limit = 0 if max_output_boxes_per_class is None else scalar_int(max_output_boxes_per_class)
     threshold = 0.0 if iou_threshold is None else float(iou_threshold.reshape(-1)[0])
-    if not 0 <= threshold <= 1:
-        raise ExecutionError("bad iou_threshold", where="NonMaxSuppression", expected="[0, 1]", found=str(threshold))
     if limit <= 0 or not scores.size:
         return np.zeros((0, 3), np.int64)
     flat = scores.reshape(-1)
@@ -142,28 +128,36 @@ def non_max_suppression(
     return np.stack([batch[kept], label[kept], box[kept]], axis=1).astype(np.int64, copy=False)
 
 
-@FAMILY.check("NonMaxSuppression")
-def _check_boxes(facts: Facts) -> None:
-    facts.require_size(0, 2, 4, "a box")
-    facts.require_size(1, 0, facts.dim(0, 0), "the scores' batch")
-    facts.require_size(1, 2, facts.dim(0, 1), "a class of scores")
+@FAMILY.infer("NonMaxSuppression")
+def _triples(facts: Facts) -> Results:
+    boxes, scores = facts.dims(0, 3), facts.dims(1, 3)
+    facts.require_equal(boxes[2], 4, "a box has 4 numbers")
+    facts.require_equal(boxes[0], scores[0], "boxes and scores differ in batch")
+    facts.require_equal(boxes[1], scores[2], "boxes and scores differ in number")
+    for index, what in ((2, "max_output_boxes_per_class"), (3, "iou_threshold"), (4, "score_threshold")):
+        facts.require_scalar(index, what)
+    threshold = facts.const(3)
+    if threshold is not None and not (0 <= (found := float(threshold.reshape(-1)[0])) <= 1):
+        facts.fail("bad iou_threshold", expected="[0, 1]", found=found)
+    return [facts.tensor("int64", (None, 3))]
 
 
-def _check(op: str, x: Array, rois: Array, columns: int, batch: Array, pooled: Sequence[int]) -> None:
-    if x.ndim != 4 or rois.ndim != 2 or rois.shape[1] != columns or batch.shape != rois.shape[:1]:
-        raise ExecutionError(
-            f"{op}: the operands do not fit each other",
-            expected=f"an image of rank 4, regions [n, {columns}], n batch indices",
-            found=f"{list(x.shape)}, {list(rois.shape)}, {list(batch.shape)}",
-        )
-    if len(pooled) != 2 or min(pooled) < 1:
-        raise ModelError(f"{op}: bad size of the result", expected="two sizes above 0", found=str(list(pooled)))
+def _check_images(op: str, x: Array, batch: Array) -> None:
     if batch.size and not 0 <= int(batch.min()) <= int(batch.max()) < len(x):
         raise ExecutionError(
             f"{op}: batch index out of bounds",
             expected=f"indices in [0, {len(x) - 1}]",
             found=f"{int(batch.min())} to {int(batch.max())}",
         )
+
+
+def _pooled(facts: Facts, columns: int, pooled: Sequence[int]) -> Results:
+    """Return the type of a result with an image for each region, whose operand has so many columns."""
+    x, regions = facts.dims(0, 4), facts.dims(1, 2)
+    facts.require_equal(regions[1], columns, "a region has the wrong number of columns")
+    facts.require(len(pooled) == 2 and min(pooled) > 0, "bad size of the result",
+                  expected="two sizes above 0", found=list(pooled))  # fmt: skip
+    return [facts.tensor(facts.first_dtype(0, 1), (regions[0], x[1], *pooled))]
 
 
 def _samples(start: float, size: float, pooled: int, ratio: int, length: int) -> tuple[Array, Array, Array]:
@@ -219,9 +213,7 @@ def _roi_align(
     spatial_scale: float,
     half_pixel: bool,
 ) -> Array:
-    _check("RoiAlign", x, rois, 4, batch_indices, pooled)
-    if mode not in ("avg", "max"):
-        raise ModelError("RoiAlign: unknown mode", expected='"avg" or "max"', found=mode)
+    _check_images("RoiAlign", x, batch_indices)
     wide = compute_dtype(x.dtype)
     reserve((len(rois), x.shape[1], *pooled), x.itemsize, "RoiAlign")
     result = np.zeros((len(rois), x.shape[1], *pooled), dtype=x.dtype)
@@ -282,23 +274,25 @@ def roi_align(
         (R, C, output_height, output_width).
 
     Raises:
-        ExecutionError: If operands do not fit each other, or an index is out of bounds.
-        ModelError: If an attribute has a value that ONNX does not know.
+        ExecutionError: If an index is out of bounds.
     """
-    if coordinate_transformation_mode not in ("half_pixel", "output_half_pixel"):
-        raise ModelError(
-            "RoiAlign: unknown coordinate_transformation_mode",
-            expected='"half_pixel" or "output_half_pixel"',
-            found=coordinate_transformation_mode,
-        )
     half_pixel = coordinate_transformation_mode == "half_pixel"
     pooled = (output_height, output_width)
     return _roi_align(x, rois, batch_indices, mode, pooled, sampling_ratio, spatial_scale, half_pixel)
 
 
-FAMILY.check("RoiAlign")(
-    one_of(mode=("avg", "max"), coordinate_transformation_mode=("half_pixel", "output_half_pixel"))
-)
+@FAMILY.infer("RoiAlign")
+def _roi_aligned(facts: Facts) -> Results:
+    facts.require_one_of("mode", ("avg", "max"))
+    facts.require_one_of("coordinate_transformation_mode", ("half_pixel", "output_half_pixel"))
+    (result,) = _pooled(facts, 4, (facts.attr("output_height", 1), facts.attr("output_width", 1)))
+    facts.require_vector(2, facts.dim(1, 0), "the tensor of batch indices")
+    return [result]
+
+
+@FAMILY.infer("MaxRoiPool")
+def _roi_pooled(facts: Facts) -> Results:
+    return _pooled(facts, 5, facts.attr("pooled_shape", ()))
 
 
 def _bins(first: int, last: int, pooled: int, length: int) -> list[slice]:
@@ -323,12 +317,11 @@ def max_roi_pool(x: Array, rois: Array, *, pooled_shape: Sequence[int], spatial_
         (R, C, *pooled_shape).
 
     Raises:
-        ExecutionError: If operands do not fit each other, or an index is out of bounds.
-        ModelError: If a size of the result is not positive.
+        ExecutionError: If an index is out of bounds.
     """
     wide = rois.astype(compute_dtype(rois.dtype))
-    batch = wide[:, 0].astype(np.int64) if rois.ndim == 2 and rois.shape[1:] == (5,) else np.empty(0, np.int64)
-    _check("MaxRoiPool", x, rois, 5, batch, pooled_shape)
+    batch = wide[:, 0].astype(np.int64)
+    _check_images("MaxRoiPool", x, batch)
     reserve((len(rois), x.shape[1], *pooled_shape), x.itemsize, "MaxRoiPool")
     result = np.zeros((len(rois), x.shape[1], *pooled_shape), dtype=x.dtype)
     scaled = wide[:, 1:] * wide.dtype.type(spatial_scale)

@@ -24,11 +24,11 @@ MOST = 8
 """Elements of an operand that are read."""
 SIZING: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {
-        "Col2Im": (1, 2), "ConstantOfShape": (0,), "CumProd": (1,), "CumSum": (1,), "OneHot": (1,),
+        "ConstantOfShape": (0,), "CumProd": (1,), "CumSum": (1,), "OneHot": (1,),
 
         "Range": (0, 1, 2), "ReduceL1": (1,), "ReduceL2": (1,), "ReduceLogSum": (1,), "ReduceLogSumExp": (1,),
         "ReduceMax": (1,), "ReduceMean": (1,), "ReduceMin": (1,), "ReduceProd": (1,), "ReduceSum": (1,),
-        "ReduceSumSquare": (1,), "Resize": (3,),
+        "ReduceSumSquare": (1,),
         "TopK": (1,),
     }
 )  # fmt: skip

@@ -10,60 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from tinycomp.errors import ExecutionError, ModelError
-from tinycomp.ir.graph import Node
-from tinycomp.ir.infer import infer_types
-from tinycomp.ir.types import TensorType, Type, tensor
+from tinycomp.errors import ExecutionError
+from tinycomp.ir.graph import TINYCOMP
 from tinycomp.memory.budget import reserve
-from tinycomp.ops.facts import Facts, Operand, known_sizes, one_of
 from tinycomp.ops.numeric import Array, compute_dtype, integer_range, is_float, prod, widened
 from tinycomp.ops.record import OpFamily
-from tinycomp.ops.rule import Sizes
-from tinycomp.ops.spatial import (
-    AUTO_PADS,
-    Window,
-    attempt,
-    make_window,
-    pad_for,
-    require_space,
-    spatial_tuple,
-    split_pads,
-    window_attributes,
-)
-from tinycomp.symbolic import dimension
+from tinycomp.ops.rule import Facts, Results, same_as_first
+from tinycomp.ops.spatial import Window, attempt, make_window, pad_for, spatial_tuple, split_pads, window_counts
 
 FAMILY = OpFamily("pool")
 
 Ints = Sequence[int] | None
-
-
-def _pool_types(node: Node) -> list[Type]:
-    """Count windows as the kernels do: onnx's inference also counts a last one that would start in the padding."""
-    types: list[Type] = list(infer_types(node))
-    shape = node.operand(0).static_shape
-    if not node.attrs.get("ceil_mode", 0) or shape is None or len(shape) < 3:
-        return types
-    window = make_window(node.op, shape[2:], node.attrs["kernel_shape"], ceil_mode=True, **window_attributes(node))
-    return [TensorType(tensor(t).dtype, (*shape[:2], *window.output)) for t in types]
-
-
-def _pool_window(op: str, x: Array, kernel: Sequence[int], ceil_mode: int, **attrs: Any) -> Window[int]:
-    """Return the checked geometry; a window may not lie wholly in the padding, where a pool has no value."""
-    window = make_window(op, _spatial_sizes(op, x), kernel, ceil_mode=bool(ceil_mode), **attrs)
-    for before, after, extent in zip(window.before, window.after, window.extents, strict=True):
-        if max(before, after) >= extent:
-            raise ModelError(
-                f"{op}: a window would see only padding",
-                expected=f"pads below the window's extents {list(window.extents)}",
-                found=str(list(window.before + window.after)),
-            )
-    return window
-
-
-def _spatial_sizes(op: str, x: Array) -> tuple[int, ...]:
-    if x.ndim < 3:
-        raise ModelError(f"{op}: the input has no spatial axis", expected="rank >= 3", found=f"shape {list(x.shape)}")
-    return x.shape[2:]
 
 
 def _axis_slice(window: Window[int], axis: int, tap: int) -> tuple[Any, ...]:
@@ -126,7 +83,7 @@ def _flat_indices(coords: list[Array], window: Window[int], batch: int, channels
     return np.asarray(flat + images * prod(sizes), dtype=np.int64)
 
 
-@FAMILY.op("MaxPool", traits={"output_count"}, type_rule=_pool_types)
+@FAMILY.op("MaxPool", traits={"output_count"})
 def max_pool(
     x: Array,
     *,
@@ -142,12 +99,9 @@ def max_pool(
     """Return the maximum of each window and, if asked for, its flat index in ``x`` (row- or column-major in an image).
 
     NaN is greater than everything, as in numpy and PyTorch.
-
-    Raises:
-        ModelError: If the window does not fit the input.
     """
-    shape = {"strides": strides, "dilations": dilations, "pads": pads, "auto_pad": auto_pad}
-    window = _pool_window("MaxPool", x, kernel_shape, ceil_mode, **shape)
+    attrs: dict[str, Any] = {"strides": strides, "dilations": dilations, "pads": pads, "auto_pad": auto_pad}
+    window = make_window("MaxPool", x.shape[2:], kernel_shape, ceil_mode=bool(ceil_mode), **attrs)
     wide = x.astype(compute_dtype(x.dtype), copy=False)
     padded = pad_for(wide, window, _lowest(x.dtype))
     if outputs == 1:
@@ -156,20 +110,7 @@ def max_pool(
     return best.astype(x.dtype, copy=False), _flat_indices(coords, window, x.shape[0], x.shape[1], storage_order)
 
 
-def _indices_types(node: Node) -> list[Type]:
-    x = tensor(node.operand(0).type)
-    if x.sizes is None or len(x.sizes) < 3:
-        return [TensorType(x.dtype, None), TensorType("int64", None)]
-    keys = ("strides", "dilations", "pads", "auto_pad")
-    given = {key: node.attrs[key] for key in keys if key in node.attrs}
-    window = make_window(
-        node.op, x.sizes[2:], node.attrs["kernel_shape"], ceil_mode=bool(node.attrs.get("ceil_mode", 0)), **given
-    )
-    shape = tuple([dimension(size) for size in (*x.sizes[:2], *window.output)])
-    return [TensorType(x.dtype, shape), TensorType("int64", shape)]
-
-
-@FAMILY.op("MaxPoolIndices", domain="tinycomp", type_rule=_indices_types)
+@FAMILY.op("MaxPoolIndices", domain=TINYCOMP)
 def max_pool_indices(x: Array, **attrs: Any) -> Any:
     """Return what MaxPool does of which both results are asked for."""
     return max_pool(x, **attrs, outputs=2)
@@ -191,7 +132,7 @@ def _counts(window: Window[int], count_include_pad: bool) -> Array:
     return count
 
 
-@FAMILY.op("AveragePool", type_rule=_pool_types)
+@FAMILY.op("AveragePool")
 @widened
 def average_pool(
     x: Array,
@@ -204,20 +145,16 @@ def average_pool(
     pads: Ints = None,
     strides: Ints = None,
 ) -> Array:
-    """Return the mean of each window.
-
-    Raises:
-        ModelError: If the window does not fit the input.
-    """
-    shape = {"strides": strides, "dilations": dilations, "pads": pads, "auto_pad": auto_pad}
-    window = _pool_window("AveragePool", x, kernel_shape, ceil_mode, **shape)
+    """Return the mean of each window."""
+    attrs: dict[str, Any] = {"strides": strides, "dilations": dilations, "pads": pads, "auto_pad": auto_pad}
+    window = make_window("AveragePool", x.shape[2:], kernel_shape, ceil_mode=bool(ceil_mode), **attrs)
     total = window_reduce(pad_for(x, window), window, np.add)
     # A dilated window can fall between the cells and count none; its sum is zero, and so is its mean.
     counts = np.maximum(_counts(window, bool(count_include_pad)), 1)
     return np.asarray(total / counts.astype(x.dtype))
 
 
-@FAMILY.op("LpPool", type_rule=_pool_types)
+@FAMILY.op("LpPool")
 @widened
 def lp_pool(
     x: Array,
@@ -230,37 +167,33 @@ def lp_pool(
     pads: Ints = None,
     strides: Ints = None,
 ) -> Array:
-    """Return the Lp norm of each window.
-
-    Raises:
-        ModelError: If the window does not fit the input.
-    """
-    shape = {"strides": strides, "dilations": dilations, "pads": pads, "auto_pad": auto_pad}
-    window = _pool_window("LpPool", x, kernel_shape, ceil_mode, **shape)
+    """Return the Lp norm of each window."""
+    attrs: dict[str, Any] = {"strides": strides, "dilations": dilations, "pads": pads, "auto_pad": auto_pad}
+    window = make_window("LpPool", x.shape[2:], kernel_shape, ceil_mode=bool(ceil_mode), **attrs)
     powers = window_reduce(pad_for(_power(x, p), window), window, np.add)
     return _root(powers, p)
 
 
-FAMILY.check("AveragePool", "LpPool", "MaxPool")(one_of(auto_pad=AUTO_PADS))
+@FAMILY.infer("AveragePool", "LpPool", "MaxPool")
+def _pool(facts: Facts) -> Results:
+    facts.require_rank_from(0, 3, "the input")
+    given = facts.attr("kernel_shape", ())
+    shape = facts.shape(0) or (None,) * (2 + len(given))
+    facts.require(len(given) == len(shape) - 2, "attribute kernel_shape has the wrong length",
+                  expected=f"{len(shape) - 2} entries", found=list(given))  # fmt: skip
+    kernel = attempt(facts, spatial_tuple, "kernel_shape", given, len(given), 1, 1)
+    counts = window_counts(facts, shape[2:], kernel, ceil_mode=bool(facts.attr("ceil_mode", 0)))
+    dilations = facts.attr("dilations") or (1,) * len(kernel)
+    pads = () if facts.attr("auto_pad", "NOTSET") != "NOTSET" else facts.attr("pads", ())
+    extents = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    facts.require(all(pad < extent for pad, extent in zip(pads, extents * 2, strict=False)),
+                  "a window would see only padding", expected=f"pads below the window's extents {extents}",
+                  found=list(pads))  # fmt: skip
+    whole = (*shape[:2], *counts)
+    return [facts.tensor(facts.dtype(0), whole), facts.tensor("int64", whole)]
 
 
-@FAMILY.check("AveragePool", "LpPool", "MaxPool")
-def _check_pool(facts: Facts) -> None:
-    require_space(facts, 3)
-    shape, kernel = facts.shape(0), facts.attr("kernel_shape")
-    sizes = None if shape is None else known_sizes(shape[2:])
-    if sizes is not None and kernel is not None:
-        ceil_mode = bool(facts.attr("ceil_mode", 0))
-        attempt(facts, make_window, sizes, kernel, ceil_mode=ceil_mode, **window_attributes(facts.node))
-
-
-@FAMILY.plain_type("AveragePool", "MaxPool", since=10)
-def _plain_pool_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
-    ((dtype, x),) = operands
-    space, kernel, attrs = known_sizes(x[2:]), node.attrs.get("kernel_shape"), window_attributes(node)
-    if kernel is None or space is None or node.attrs.get("ceil_mode") or ("auto_pad" in attrs and "pads" in attrs):
-        return None
-    return dtype, (*x[:2], *make_window(node.op, space, kernel, **attrs).output)
+FAMILY.infer("MaxPoolIndices", domain=TINYCOMP)(_pool)
 
 
 def _power(x: Array, p: float) -> Array:
@@ -296,15 +229,11 @@ def global_lp_pool(x: Array, *, p: float = 2) -> Array:
     return _root(_power(x, p).sum(axis=_spatial_axes(x), keepdims=True), p)
 
 
-@FAMILY.check("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool")
-def _check_global_pool(facts: Facts) -> None:
-    require_space(facts, 2)
-
-
-@FAMILY.plain_type("GlobalAveragePool")
-def _global_pool_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
-    ((dtype, x),) = operands
-    return dtype, (*x[:2], *(1,) * (len(x) - 2))
+@FAMILY.infer("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool")
+def _global_pool(facts: Facts) -> Results:
+    facts.require_rank_from(0, 2, "the input")
+    shape = facts.shape(0)
+    return [facts.tensor(facts.dtype(0), None if shape is None else (*shape[:2], *[1] * (len(shape) - 2)))]
 
 
 @FAMILY.op("MaxUnpool")
@@ -323,21 +252,10 @@ def max_unpool(
     ``output_shape`` takes that tensor in its leading corner.
 
     Raises:
-        ExecutionError: If an index lies outside that tensor, or ``output_shape`` is smaller.
+        ExecutionError: If an index lies outside that tensor.
     """
-    sizes = _spatial_sizes("MaxUnpool", x)
-    rank = len(sizes)
-    kernel = spatial_tuple("MaxUnpool", "kernel_shape", kernel_shape, rank, 1, 1)
-    steps = spatial_tuple("MaxUnpool", "strides", strides, rank, 1, 1)
-    before, after = split_pads("MaxUnpool", pads, rank)
-    natural = x.shape[:2] + tuple(
-        (n - 1) * s + k - b - a for n, s, k, b, a in zip(sizes, steps, kernel, before, after, strict=True)
-    )
+    natural = (*x.shape[:2], *_unpooled("MaxUnpool", x.shape[2:], kernel_shape, strides, pads))
     wanted = natural if output_shape is None else tuple(int(v) for v in output_shape)
-    if len(wanted) != x.ndim or any(w < n for w, n in zip(wanted, natural, strict=True)):
-        raise ExecutionError(
-            "MaxUnpool: output_shape is too small", expected=f"at least {list(natural)}", found=str(list(wanted))
-        )
     if indices.size and (indices.min() < 0 or indices.max() >= prod(natural)):
         raise ExecutionError(
             "MaxUnpool: index out of bounds",
@@ -352,26 +270,42 @@ def max_unpool(
     return result
 
 
-@FAMILY.check("MaxUnpool")
-def _check_unpool(facts: Facts) -> None:
-    rank = facts.rank(0)
-    if rank is not None:
-        for name in ("kernel_shape", "strides"):
-            attempt(facts, spatial_tuple, name, facts.attr(name), rank - 2, 1, 1)
-    if facts.sizes(0) is not None and facts.sizes(1) is not None and facts.sizes(0) != facts.sizes(1):
-        facts.fail("indices and input differ in shape", expected=str(list(facts.sizes(0) or ())), found=facts.sizes(1))
+def _unpooled(op: str, sizes: Sequence[Any], kernel: Sequence[int], strides: Ints, pads: Ints) -> list[Any]:
+    """Return the spatial sizes of what a pooling has read that gave ``sizes``."""
+    rank = len(sizes)
+    kernel = spatial_tuple(op, "kernel_shape", kernel, rank, 1, 1)
+    steps = spatial_tuple(op, "strides", strides, rank, 1, 1)
+    before, after = split_pads(op, pads, rank)
+    return [(n - 1) * s + k - b - a for n, s, k, b, a in zip(sizes, steps, kernel, before, after, strict=True)]
+
+
+@FAMILY.infer("MaxUnpool", sizing=(2,))
+def _max_unpool(facts: Facts) -> Results:
+    facts.require_rank_from(0, 3, "the input")
+    shape, dtype, wanted = facts.shape(0) or facts.shape(1), facts.dtype(0), facts.elements(2)
+    if shape is None:
+        return [facts.tensor(dtype, wanted)]
+    shape = facts.require_same(
+        facts.dims(0, len(shape)), facts.dims(1, len(shape)), "indices and input differ in shape"
+    )
+    facts.require_vector(2, len(shape), "output_shape")
+    space = [0 if size is None else size for size in shape[2:]]
+    sizes = attempt(facts, _unpooled, space, facts.attr("kernel_shape"), facts.attr("strides"), facts.attr("pads"))
+    natural = [*shape[:2], *[None if known is None else size for known, size in zip(shape[2:], sizes, strict=True)]]
+    for size in natural:
+        facts.require_at_least(size, 0, "pads are wider than what they are cut from")
+    if not facts.has(2):
+        return [facts.tensor(dtype, natural)]
+    for asked, size in zip(wanted or (), natural, strict=False):
+        if asked is not None and size is not None:
+            facts.require_at_least(asked - size, 0, "output_shape is too small", found=f"{asked} for {size}")
+    return [facts.tensor(dtype, wanted or (None,) * len(shape))]
 
 
 @FAMILY.op("LRN")
 @widened
 def lrn(x: Array, *, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0, size: int) -> Array:
-    """Normalise local responses over a window of ``size`` channels.
-
-    Raises:
-        ModelError: If ``size`` is not positive.
-    """
-    if size <= 0:
-        raise ModelError("LRN: size is out of range", expected="size > 0", found=str(size))
+    """Normalise local responses over a window of ``size`` channels."""
     channels = x.shape[1]
     before, after = min((size - 1) // 2, channels), min(size // 2, channels)
     total = np.zeros_like(x)
@@ -384,20 +318,12 @@ def lrn(x: Array, *, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0,
     return np.asarray(x / (bias + alpha / size * total) ** beta)
 
 
-@FAMILY.check("LRN")
-def _check_lrn(facts: Facts) -> None:
-    if int(facts.attr("size", 1)) < 1:
-        facts.fail("size is out of range", expected="1 or more", found=facts.attr("size"))
-
-
-@FAMILY.sizes("AveragePool", "MaxPool", "LpPool")
-def _pool_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
-    x, kernel = shapes[0], node.attrs.get("kernel_shape")
-    if x is None or kernel is None or None in x[2:]:
-        return []
-    space, ceil_mode = [size for size in x[2:] if size is not None], bool(node.attrs.get("ceil_mode", 0))
-    window = make_window(node.op, space, kernel, ceil_mode=ceil_mode, **window_attributes(node))
-    return [(*x[:2], *window.output)] * len(node.outputs)
+@FAMILY.infer("LRN")
+def _lrn(facts: Facts) -> Results:
+    facts.require_rank_from(0, 2, "the input")
+    size = int(facts.attr("size", 1))
+    facts.require(size > 0, "size is out of range", expected="1 or more", found=size)
+    return same_as_first(facts)
 
 
 FAMILY.trait("window", "AveragePool", "LpPool", "MaxPool")

@@ -13,8 +13,6 @@ import onnx
 
 from tinycomp.ir.proto import DTYPE_BY_NUMBER
 from tinycomp.ir.types import UNKNOWN_DTYPE
-from tinycomp.ops.facts import Check
-from tinycomp.ops.facts import Facts as CheckFacts
 from tinycomp.ops.matmul import matmul_macs, product_type
 from tinycomp.ops.numeric import (
     Array,
@@ -41,31 +39,17 @@ def require_scales(facts: Facts, *operands: int, signed: bool = False) -> None:
     """
     for index in () if facts.in_run else operands:
         scale = facts.node.const(index)
-        if scale is not None:
-            _refuse_scales(facts, scale, signed)
-
-
-def positive_scales(*operands: int) -> Check:
-    """Return the check that the operands of these numbers, which are scales, are finite and above 0."""
-
-    def check(facts: CheckFacts) -> None:
-        for scale in map(facts.const, operands):
-            if scale is not None:
-                _refuse_scales(facts, scale, signed=False)
-
-    return check
-
-
-def _refuse_scales(facts: Facts | CheckFacts, scale: Array, signed: bool) -> None:
-    scales = scale.astype(np.float64)
-    wrong = scales[~(np.isfinite(scales) & (signed | (scales > 0)))]
-    if wrong.size:
-        facts.fail(
-            f"a quantisation scale is {'not finite' if signed else 'not positive'}",
-            expected="finite scales" if signed else "finite scales above 0",
-            found=wrong.reshape(-1)[0],
-            hint="Quantise the model again; a scale of 0 comes from a tensor that was 0 in all of the samples.",
-        )
+        if scale is None:
+            continue
+        scales = scale.astype(np.float64)
+        wrong = scales[~(np.isfinite(scales) & (signed | (scales > 0)))]
+        if wrong.size:
+            facts.fail(
+                f"a quantisation scale is {'not finite' if signed else 'not positive'}",
+                expected="finite scales" if signed else "finite scales above 0",
+                found=wrong.reshape(-1)[0],
+                hint="Quantise the model again; a scale of 0 comes from a tensor that was 0 in all of the samples.",
+            )
 
 
 def _dtype_of(enum: int) -> np.dtype[Any]:

@@ -7,19 +7,18 @@ runtimes do, because rounding decides which cell ``nearest`` takes. Source: ONNX
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tinycomp.errors import ExecutionError, ModelError
-from tinycomp.ir.graph import Node
+from tinycomp.errors import ModelError
 from tinycomp.memory.budget import reserve
-from tinycomp.ops.facts import Facts, one_of
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axes, integer_range, is_float, quiet
 from tinycomp.ops.record import OpFamily
-from tinycomp.ops.rule import Sizes
-from tinycomp.symbolic import Size
+from tinycomp.ops.rule import Facts, Results
+from tinycomp.symbolic import Size, if_zero
 
 FAMILY = OpFamily("resize")
 _F = np.float32
@@ -122,12 +121,6 @@ TRANSFORM_MODES = tuple(_TRANSFORMS)
 NEAREST_MODES = tuple(_ROUNDINGS)
 
 
-def check_choice(name: str, value: str, known: Sequence[str]) -> None:
-    """Raise a ModelError unless ``value`` is one of ``known``."""
-    if value not in known:
-        raise ModelError(f"Resize: unknown {name}", expected=f"one of {sorted(known)}", found=repr(value))
-
-
 def _coordinates(axis: AxisScale, mode: Mode) -> Array:
     return _TRANSFORMS[mode.transform](np.arange(axis.output, dtype=_F), axis).astype(_F)
 
@@ -201,11 +194,8 @@ def resize_axes(x: Array, axes: dict[int, AxisScale], mode: Mode) -> Array:
         mode: How.
 
     Raises:
-        ModelError: If an attribute has an unknown value, or interpolation is asked of strings or bools.
+        ModelError: If interpolation is asked of strings or bools.
     """
-    check_choice("mode", mode.mode, ("nearest", "linear", "cubic"))
-    check_choice("coordinate_transformation_mode", mode.transform, list(_TRANSFORMS))
-    check_choice("nearest_mode", mode.nearest, list(_ROUNDINGS))
     changed = {dim: axis for dim, axis in axes.items() if _changes(axis, mode)}
     reserve([axes[i].output if i in axes else n for i, n in enumerate(x.shape)], x.itemsize, "Resize")
     if mode.mode == "nearest" or not changed:
@@ -236,12 +226,7 @@ def _interpolated(x: Array, axes: dict[int, AxisScale], mode: Mode) -> Array:
 
 
 def _from_scales(x: Array, dims: Sequence[int], scales: Array, roi: Array | None) -> dict[int, AxisScale]:
-    if scales.size != len(dims):
-        raise ModelError("Resize: scales have the wrong length", expected=str(len(dims)), found=str(scales.size))
-    values = [float(s) for s in scales.reshape(-1)]
-    if not all(0 < s < np.inf for s in values):
-        raise ExecutionError("Resize: a scale is not positive", expected="positive finite scales", found=str(values))
-    regions = _regions(roi, len(dims))
+    values, regions = [float(s) for s in scales.reshape(-1)], _regions(roi, len(dims))
     return {
         dim: _axis_from_scale(x.shape[dim], scale, region)
         for dim, scale, region in zip(dims, values, regions, strict=True)
@@ -249,36 +234,39 @@ def _from_scales(x: Array, dims: Sequence[int], scales: Array, roi: Array | None
 
 
 def _axis_from_scale(size: int, scale: float, roi: tuple[float, float]) -> AxisScale:
-    length = float(_F(size) * _F(scale))
+    length = _length(size, scale)
     return AxisScale(size, int(length), scale, length, roi)
+
+
+def _length(size: int, scale: float) -> float:
+    """Return a size times a scale, of which a result has the whole part: in float32, as runtimes compute it."""
+    return float(_F(size) * _F(scale))
 
 
 def _regions(roi: Array | None, count: int) -> list[tuple[float, float]]:
     if roi is None or roi.size == 0:
         return [(0.0, 1.0)] * count
-    if roi.size != 2 * count:
-        raise ModelError("Resize: roi has the wrong length", expected=str(2 * count), found=str(roi.size))
     starts, ends = roi.reshape(2, count).astype(np.float32)
     return [(float(s), float(e)) for s, e in zip(starts, ends, strict=True)]
 
 
 def _from_sizes(x: Array, dims: Sequence[int], sizes: Array, roi: Array | None, policy: str) -> dict[int, AxisScale]:
-    wanted = [int(s) for s in sizes.reshape(-1)]
-    if len(wanted) != len(dims) or min(wanted, default=0) < 0:
-        raise ExecutionError(
-            "Resize: bad sizes", expected=f"{len(dims)} sizes that are not negative", found=str(wanted)
-        )
-    check_choice("keep_aspect_ratio_policy", policy, ("stretch", "not_larger", "not_smaller"))
-    scales = [n / max(x.shape[dim], 1) for dim, n in zip(dims, wanted, strict=True)]
-    if policy != "stretch":
-        scale = min(scales) if policy == "not_larger" else max(scales)
-        scales = [scale] * len(dims)
-        wanted = [int(np.floor(_F(scale) * _F(x.shape[dim]) + _F(0.5))) for dim in dims]
+    asked, own = [int(s) for s in sizes.reshape(-1)], [x.shape[dim] for dim in dims]
+    wanted, scales = _kept_ratio(own, asked, policy)
     regions = _regions(roi, len(dims))
     return {
-        dim: AxisScale(x.shape[dim], n, scale, float(n), region)
-        for dim, n, scale, region in zip(dims, wanted, scales, regions, strict=True)
+        dim: AxisScale(size, n, scale, float(n), region)
+        for dim, size, n, scale, region in zip(dims, own, wanted, scales, regions, strict=True)
     }
+
+
+def _kept_ratio(sizes: Sequence[int], asked: Sequence[int], policy: str) -> tuple[Sequence[int], list[float]]:
+    """Return the sizes of a result and the scales, given the sizes that are asked for."""
+    scales = [n / max(size, 1) for size, n in zip(sizes, asked, strict=True)]
+    if policy == "stretch":
+        return asked, scales
+    scale = min(scales) if policy == "not_larger" else max(scales)
+    return [int(np.floor(_F(scale) * _F(size) + _F(0.5))) for size in sizes], [scale] * len(sizes)
 
 
 @FAMILY.op("Upsample", since=7)
@@ -321,24 +309,11 @@ def resize(
     mode: str = "nearest",
     nearest_mode: str = "round_prefer_floor",
 ) -> Array:
-    """Resize by ``scales`` or to ``sizes``; an empty tensor counts as absent.
-
-    Raises:
-        ModelError: If an attribute is unknown, or not exactly one of scales and sizes is given.
-        ExecutionError: If scales or sizes are out of range.
-    """
+    """Resize by ``scales`` or to ``sizes``; an empty tensor counts as absent."""
     dims = range(x.ndim) if axes is None else fix_axes(axes, x.ndim, "Resize")
-    has_sizes, has_scales = sizes is not None and sizes.size > 0, scales is not None and scales.size > 0
     if x.ndim == 0:
         return x.copy()
-    if has_sizes == has_scales:
-        raise ModelError(
-            "Resize: the output size is not determined",
-            expected="either scales or sizes",
-            found="both" if has_sizes else "neither",
-        )
-    if has_sizes:
-        assert sizes is not None
+    if sizes is not None and sizes.size > 0:
         plan = _from_sizes(x, dims, sizes, roi, keep_aspect_ratio_policy)
     else:
         assert scales is not None
@@ -355,77 +330,89 @@ def resize(
     return resize_axes(x, plan, how)
 
 
-FAMILY.check("Upsample")(one_of(mode=("nearest", "linear", "bilinear")))
-FAMILY.check("Resize")(
-    one_of(
-        mode=("nearest", "linear", "cubic"),
-        coordinate_transformation_mode=TRANSFORM_MODES,
-        nearest_mode=NEAREST_MODES,
-        keep_aspect_ratio_policy=("stretch", "not_larger", "not_smaller"),
-    )
-)
+@FAMILY.infer("Upsample")
+def _upsampled(facts: Facts) -> Results:
+    facts.require_one_of("mode", ("nearest", "linear", "bilinear"))
+    return _by_scales(facts, 1)
 
 
-@FAMILY.check("Resize")
-def _check_resize(facts: Facts) -> None:
-    if facts.node.version < 11:
-        _check_scales(facts, 1)
-        return
-    axes, rank = facts.attr("axes"), facts.rank(0)
-    if not rank:  # a scalar stays as it is
-        return
-    given = [i for i in (2, 3) if facts.node.optional_operand(i) is not None and facts.dim(i, 0) != 0]
-    if len(given) != 1 and all(facts.dim(i, 0) is not None for i in given):
-        facts.fail("the output size is not determined", expected="either scales or sizes",
-                   found="both" if given else "neither")  # fmt: skip
-    if axes is not None:
-        for axis in axes:
-            facts.require_axis(axis, rank, "an entry of axes")
-        facts.require_distinct(axes, rank)
-    count = len(axes) if axes is not None else rank
-    for index in given:
-        facts.require_vector(index, count, "scales" if index == 2 else "sizes")
-    _check_scales(facts, 2)
-    sizes = facts.const(3)
-    if sizes is not None and sizes.size and int(sizes.min()) < 0:
-        facts.fail("a size is negative", expected="sizes of 0 or more", found=sizes.tolist())
+def _by_scales(facts: Facts, index: int, axes: Sequence[int] | None = None) -> Results:
+    """Return the type of a result of which an operand or, in early versions, an attribute has the scales."""
+    shape, scales = facts.shape(0), facts.attr("scales")
+    if scales is None and (known := facts.const(index)) is not None:
+        scales = known.reshape(-1).tolist()
+    if scales is not None and not all(0 < scale < math.inf for scale in scales):
+        facts.fail("a scale is not positive", expected="finite scales above 0", found=scales)
+    if shape is None:
+        return [facts.tensor(facts.dtype(0), None)]
+    axes = range(len(shape)) if axes is None else axes
+    facts.require_vector(index, len(axes), "scales")
+    facts.require(scales is None or len(scales) == len(axes), "scales has the wrong size",
+                  expected=len(axes), found=scales)  # fmt: skip
+    sizes = list(shape)
+    for axis, scale in zip(axes, scales or [None] * len(axes), strict=True):
+        sizes[axis] = _scaled_size(facts, sizes[axis], scale)
+    return [facts.tensor(facts.dtype(0), sizes)]
 
 
-def _check_scales(facts: Facts, index: int) -> None:
-    scales = facts.const(index)
-    if scales is not None and not (np.isfinite(scales) & (scales > 0)).all():
-        facts.fail("a scale is not positive", expected="finite scales above 0", found=scales.tolist())
-
-
-@FAMILY.sizes("Resize", "Upsample")
-def _resized_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
-    x = shapes[0]
-    newer = node.op == "Resize" and node.version >= 11
-    scales = node.attrs.get("scales") or node.const(2 if newer else 1)
-    wanted = node.optional_operand(3) if newer else None
-    if x is None or node.attrs.get("keep_aspect_ratio_policy", "stretch") not in ("stretch", b"stretch"):
-        return [None]
-    axes = [axis % len(x) for axis in node.attrs.get("axes") or range(len(x))]
-    result = list(x)
-    factors = None if scales is None else np.asarray(scales, np.float64)
-    if wanted is not None and wanted.contents and len(wanted.contents) == len(axes):
-        for axis, size in zip(axes, wanted.contents, strict=True):
-            result[axis] = size
-    elif factors is not None and factors.shape == (len(axes),) and np.isfinite(factors).all():
-        for axis, scale in zip(axes, factors.tolist(), strict=True):
-            result[axis] = _scaled_size(result[axis], scale)
-    else:
-        return [None]
-    return [tuple(result)]
-
-
-def _scaled_size(size: Size | None, scale: float) -> Size | None:
-    """Return a size times a scale, rounded down, for scales whose products with sizes are exact in float32."""
-    if size is None or scale == 1:
-        return size
-    top, bottom = float(scale).as_integer_ratio()
+def _scaled_size(facts: Facts, size: Size | None, scale: float | None) -> Size | None:
+    """Return a size times a scale, rounded down; an expression only if its products with the scale are exact."""
+    if scale == 1 or size is None or scale is None:
+        return size if scale == 1 else None
+    if isinstance(size, int):
+        length = _length(size, scale)
+        facts.require(length < _LARGEST, "the result is too large", expected="sizes of up to 64 bits",
+                      found=f"{size} times {scale}")  # fmt: skip
+        return int(length)
+    top, bottom = float(_F(scale)).as_integer_ratio()
     return size * top // bottom if top < _EXACT else None
 
 
 _EXACT = 1 << 8
 """Sizes up to 65536 times smaller numbers are exact."""
+_LARGEST = 1 << 62
+
+
+@FAMILY.infer("Resize", sizing=(3,))
+def _resized(facts: Facts) -> Results:
+    facts.require_one_of("mode", ("nearest", "linear", "cubic"))
+    if facts.version < _WITH_SIZES:
+        return _by_scales(facts, 1)
+    facts.require_one_of("coordinate_transformation_mode", TRANSFORM_MODES)
+    facts.require_one_of("nearest_mode", NEAREST_MODES)
+    policy = facts.require_one_of("keep_aspect_ratio_policy", ("stretch", "not_larger", "not_smaller"), "stretch")
+    shape, dtype = facts.shape(0), facts.dtype(0)
+    if not shape:  # a scalar stays as it is
+        return [facts.tensor(dtype, shape)]
+    axes = facts.attr("axes")
+    axes = range(len(shape)) if axes is None else facts.require_axes(axes, len(shape))
+    counts = [facts.dim(index, 0) if facts.has(index) else 0 for index in (2, 3)]
+    given = [index for index, count in zip((2, 3), counts, strict=True) if count != 0]
+    if len(given) != 1:
+        facts.require(not all(isinstance(count, int) for count in counts), "the output size is not determined",
+                      expected="either scales or sizes", found="both" if given else "neither")  # fmt: skip
+        return [facts.tensor(dtype, (None,) * len(shape))]
+    if facts.dim(1, 0) != 0:
+        facts.require_vector(1, 2 * len(axes), "roi")
+    if given == [2]:
+        return _by_scales(facts, 2, axes)
+    facts.require_vector(3, len(axes), "sizes")
+    wanted = facts.elements(3) or (None,) * len(axes)
+    for own, size in zip([shape[axis] for axis in axes], wanted, strict=True):
+        facts.require_at_least(size, 0, "a size is negative")
+        if own is not None and size is not None:
+            facts.demand(if_zero(own, size, 0), f"there is nothing to make {size} of")
+    if policy != "stretch":
+        known = [shape[axis] for axis in axes]
+        ints = [each for each in (*known, *wanted) if isinstance(each, int)]
+        wanted = (None,) * len(axes)
+        if len(ints) == 2 * len(axes):
+            wanted = tuple(_kept_ratio(ints[: len(axes)], ints[len(axes) :], policy)[0])
+    sizes = list(shape)
+    for axis, size in zip(axes, wanted, strict=True):
+        sizes[axis] = size
+    return [facts.tensor(dtype, sizes)]
+
+
+_WITH_SIZES = 11
+"""Since this version the sizes of a result may be an operand."""

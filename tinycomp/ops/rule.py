@@ -41,7 +41,18 @@ from tinycomp.ir.types import (
     type_of,
 )
 from tinycomp.ops.numeric import Array
-from tinycomp.symbolic import Expression, Size, bounds, broadcast, dimension, if_zero, marked_axes, minimum, size
+from tinycomp.symbolic import (
+    Expression,
+    Size,
+    bounds,
+    broadcast,
+    dimension,
+    if_zero,
+    marked_axes,
+    minimum,
+    product,
+    size,
+)
 
 Sizes = tuple[Size | None, ...]
 """A shape of numbers and expressions; None is a dimension of which nothing is known."""
@@ -248,6 +259,10 @@ class Facts:
         elif own != 1:
             self.require_equal(own, wanted, message)
 
+    def require_same(self, a: Sizes, b: Sizes, message: str) -> Sizes:
+        """Demand that two shapes of one rank are equal; return what is known of them."""
+        return tuple([self.require_equal(x, y, message) for x, y in zip(a, b, strict=True)])
+
     def require_at_least(self, value: Size | None, least: int, message: str, *, found: object = "") -> None:
         """Demand that a size is not below ``least``."""
         if value is None:
@@ -435,6 +450,12 @@ def sizes_of(shape: Sequence[Dim]) -> Sizes:
 def known_of(sizes: Iterable[Size | None]) -> list[Size]:
     """Return those of some sizes of which something is known."""
     return [each for each in sizes if each is not None]
+
+
+def known_product(sizes: Sequence[Size | None]) -> Size | None:
+    """Return the product of sizes, or None if one of them is not known."""
+    known = known_of(sizes)
+    return product(known) if len(known) == len(sizes) else None
 
 
 def shape_text(shape: Sizes | None) -> str:

@@ -9,13 +9,11 @@ import itertools
 
 import numpy as np
 
-from tinycomp.errors import ModelError
-from tinycomp.ir.graph import Node
-from tinycomp.ir.types import TensorType, Type, tensor
+from tinycomp.ir.graph import TINYCOMP
 from tinycomp.memory.budget import reserve
-from tinycomp.ops.facts import one_of
 from tinycomp.ops.numeric import Array, compute_dtype, is_float, prod, quiet, widened
 from tinycomp.ops.record import OpFamily
+from tinycomp.ops.rule import Facts, Results
 
 FAMILY = OpFamily("sampling")
 
@@ -76,36 +74,13 @@ def _inside(cell: Array, size: int, padding: str, aligned: bool) -> tuple[Array,
     return index, exists if padding == "zeros" else np.ones_like(exists)
 
 
-def _cells_types(node: Node) -> list[Type]:
-    x, places = (tensor(node.operand(i).type) for i in range(2))
-    if x.shape is None or places.shape is None:
-        return [TensorType(x.dtype, None)]
-    return [TensorType(x.dtype, (*x.shape[:2], *places.shape[1:-1]))]
-
-
 @FAMILY.op("GridSample")
 @quiet
 def grid_sample(
     x: Array, grid: Array, *, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros"
 ) -> Array:
-    """Interpolate ``x`` (N, C, d1…dr) at the places of ``grid`` (N, D1…Dr, r), giving (N, C, D1…Dr).
-
-    Raises:
-        ModelError: If shapes do not fit or an attribute is unknown.
-    """
+    """Interpolate ``x`` (N, C, d1…dr) at the places of ``grid`` (N, D1…Dr, r), giving (N, C, D1…Dr)."""
     rank = x.ndim - 2
-    if rank < 1 or grid.ndim != x.ndim or grid.shape[-1] != rank or len(grid) != len(x):
-        raise ModelError(
-            "GridSample: the grid does not fit the input",
-            expected=f"a grid of rank {x.ndim} with batch {len(x)} and last size {rank}",
-            found=f"shapes {list(x.shape)} and {list(grid.shape)}",
-        )
-    if mode not in _MODES or padding_mode not in _PADDINGS:
-        raise ModelError(
-            "GridSample: unknown mode",
-            expected=f"mode in {sorted(_MODES)} and padding_mode in {sorted(_PADDINGS)}",
-            found=f"{mode!r} and {padding_mode!r}",
-        )
     places = grid.reshape(len(grid), -1, rank).astype(compute_dtype(grid.dtype), copy=False)
     how, aligned = _MODES[mode], bool(align_corners)
     at = [_place(places[..., -1 - i], size, how, padding_mode, aligned) for i, size in enumerate(x.shape[2:])]
@@ -113,10 +88,30 @@ def grid_sample(
     return y.reshape(*x.shape[:2], *grid.shape[1:-1])
 
 
-FAMILY.check("GridSample")(one_of(mode=("bilinear", "linear", "nearest", "bicubic", "cubic"), padding_mode=_PADDINGS))
+def _sampled(facts: Facts) -> Results:
+    """Return the type of a result that has an element of each channel for every place."""
+    facts.require_rank_from(0, 3, "the input")
+    facts.require_rank_from(1, 3, "the grid")
+    rank, dtype = facts.rank(0) or facts.rank(1), facts.dtype(0)
+    if rank is None:
+        return [facts.tensor(dtype, None)]
+    x, grid = facts.dims(0, rank), facts.dims(1, rank)
+    facts.require_equal(grid[-1], rank - 2, "the grid has a wrong number of coordinates")
+    batch = facts.require_equal(grid[0], x[0], "grid and input differ in batch")
+    return [facts.tensor(dtype, (batch, x[1], *grid[1:-1]))]
 
 
-@FAMILY.op("SampleCells", domain="tinycomp", type_rule=_cells_types)
+@FAMILY.infer("GridSample")
+def _grid_sample(facts: Facts) -> Results:
+    facts.require_one_of("mode", tuple(_MODES))
+    facts.require_one_of("padding_mode", _PADDINGS)
+    return _sampled(facts)
+
+
+FAMILY.infer("SampleCells", domain=TINYCOMP)(_sampled)
+
+
+@FAMILY.op("SampleCells", domain=TINYCOMP)
 @quiet
 def sample_cells(x: Array, places: Array) -> Array:
     """Interpolate ``x`` (N, C, d1…dr) between cells at ``places`` (N, D1…Dr, r), innermost axis first; outside is 0."""
@@ -169,21 +164,29 @@ def _axis_centres(size: int, aligned: bool) -> Array:
 @FAMILY.op("AffineGrid")
 @widened
 def affine_grid(theta: Array, size: Array, *, align_corners: int = 0) -> Array:
-    """Return the grid (N, D1…Dr, r) of an affine map ``theta`` (N, r, r + 1) for outputs of ``size`` (N, C, D1…Dr).
-
-    Raises:
-        ModelError: If ``theta`` and ``size`` do not fit.
-    """
+    """Return the grid (N, D1…Dr, r) of an affine map ``theta`` (N, r, r + 1) for outputs of ``size`` (N, C, D1…Dr)."""
     sizes = [int(n) for n in size[2:]]
     rank = len(sizes)
-    if rank < 1 or theta.shape != (int(size[0]), rank, rank + 1):
-        raise ModelError(
-            "AffineGrid: theta does not fit size",
-            expected=f"shape {[int(size[0]), rank, rank + 1]}",
-            found=str(list(theta.shape)),
-        )
     reserve((len(theta), *sizes, rank + 1), 8, "AffineGrid")
     axes = np.meshgrid(*(_axis_centres(n, bool(align_corners)) for n in sizes), indexing="ij")
     homogeneous = np.stack([*reversed(axes), np.ones(sizes)], axis=-1).reshape(1, -1, rank + 1)
     grid = np.matmul(homogeneous.astype(theta.dtype), theta.swapaxes(1, 2))
     return np.asarray(grid.reshape(len(theta), *sizes, rank))
+
+
+@FAMILY.infer("AffineGrid", sizing=(1,))
+def _affine_grid(facts: Facts) -> Results:
+    batch, rows, columns = facts.dims(0, 3)
+    facts.require_rank(1, 1, "size")
+    size, dtype = facts.elements(1), facts.dtype(0)
+    rank = rows if isinstance(rows, int) else None if size is None else len(size) - 2
+    if rank is None:
+        return [facts.tensor(dtype, None)]
+    facts.require(rank > 0, "the grid has no axis", expected="1 or more", found=rank)
+    facts.require_vector(1, rank + 2, "size")
+    facts.require_equal(rows, rank, "theta does not fit size")
+    facts.require_equal(columns, rank + 1, "theta does not fit size")
+    size = size or (None,) * (rank + 2)
+    for each in size:
+        facts.require_at_least(each, 0, "a size is negative")
+    return [facts.tensor(dtype, (facts.require_equal(batch, size[0], "theta does not fit size"), *size[2:], rank))]

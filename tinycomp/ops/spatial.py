@@ -1,7 +1,8 @@
 """Window geometry shared by convolution and pooling: kernels, strides, dilations, pads and output sizes.
 
-A :class:`Window` is made once per call by :func:`make_window`, which checks every attribute; the kernels then
-work with it and need not check anything again. Source: ONNX operator documentation of Conv and MaxPool.
+A :class:`Window` is made once per call by :func:`make_window`; rules of operators count its windows by
+:func:`window_counts`, where sizes may be expressions or unknown. Source: ONNX operator documentation of Conv and
+MaxPool.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import numpy as np
 
 from tinycomp.errors import ModelError
 from tinycomp.ir.graph import Node
-from tinycomp.ops.facts import Facts
 from tinycomp.ops.numeric import Array
+from tinycomp.ops.rule import Facts
 from tinycomp.symbolic import Size, maximum, minimum
 
 S = TypeVar("S", bound=Size)
 """Sizes: ``int`` where all are known."""
+R = TypeVar("R")
 
 AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
@@ -147,21 +149,11 @@ def _window(
     ceil_mode: bool,
 ) -> Window[Any]:
     """See :func:`make_window`; a model has few different windows, and many questions are asked about each."""
-    rank = len(sizes)
-    kernel = spatial_tuple(op, "kernel_shape", kernel, rank, 1, 1)
-    steps = spatial_tuple(op, "strides", strides, rank, 1, 1)
-    dilation = spatial_tuple(op, "dilations", dilations, rank, 1, 1)
+    kernel = spatial_tuple(op, "kernel_shape", kernel, len(sizes), 1, 1)
+    steps, dilation, front, back = window_steps(op, len(sizes), strides, dilations, pads, auto_pad)
     extents = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
-    check_auto_pad(op, auto_pad)
-    if auto_pad.startswith("SAME"):
-        output = tuple(-(-size // step) for size, step in zip(sizes, steps, strict=True))
-        before, after = _same_pads(sizes, extents, steps, output, upper=auto_pad == "SAME_UPPER")
-    else:
-        before, after = split_pads(op, pads if auto_pad == "NOTSET" else None, rank)
-        output = tuple(
-            _output_size(size + b + a - extent, step, size + b, ceil_mode)
-            for size, b, a, extent, step in zip(sizes, before, after, extents, steps, strict=True)
-        )
+    axes = zip(sizes, extents, steps, front, back, strict=True)
+    before, after, output = zip(*[_along_axis(*axis, auto_pad, ceil_mode) for axis in axes], strict=True)
     if any(isinstance(size, int) and size <= 0 for size in output):
         raise ModelError(
             f"{op}: the output would be empty",
@@ -170,6 +162,72 @@ def _window(
             f"pads {list(before + after)}",
         )
     return Window(sizes, kernel, steps, dilation, before, after, output)
+
+
+def window_counts(
+    facts: Facts, sizes: Sequence[Size | None], kernel: Sequence[Size | None], *, ceil_mode: bool = False
+) -> list[Size | None]:
+    """Return the number of windows along each spatial axis, and demand that there are some.
+
+    Args:
+        facts: Of a convolution or pooling, whose attributes are checked.
+        sizes: Spatial input sizes.
+        kernel: Kernel sizes.
+        ceil_mode: See :func:`make_window`.
+    """
+    given = window_attributes(facts.node)
+    steps, dilation, front, back = attempt(facts, window_steps, len(sizes), **given)
+    auto_pad, counts = given.get("auto_pad", "NOTSET"), list[Size | None]()
+    for axis, (size, own) in enumerate(zip(sizes, kernel, strict=True)):
+        if size is None or (own is None and not auto_pad.startswith("SAME")):
+            counts.append(None)
+            continue
+        extent = 1 if own is None else (own - 1) * dilation[axis] + 1
+        before, after, count = _along_axis(size, extent, steps[axis], front[axis], back[axis], auto_pad, ceil_mode)
+        if isinstance(count, int) and count < 1:
+            pads = f" between pads of {before} and {after}" if before != 0 or after != 0 else ""
+            facts.fail("the output would be empty", expected="every spatial output size > 0",
+                       found=f"{count} windows of {extent} in {size}{pads} along spatial axis {axis}")  # fmt: skip
+        facts.require_at_least(count, 1, "the output would be empty")
+        counts.append(count)
+    return counts
+
+
+def window_steps(
+    op: str,
+    rank: int,
+    strides: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    auto_pad: str = "NOTSET",
+) -> tuple[tuple[int, ...], ...]:
+    """Return the checked strides, dilations and pads in front and behind."""
+    check_auto_pad(op, auto_pad)
+    before, after = split_pads(op, pads if auto_pad == "NOTSET" else None, rank)
+    return (
+        spatial_tuple(op, "strides", strides, rank, 1, 1),
+        spatial_tuple(op, "dilations", dilations, rank, 1, 1),
+        before,
+        after,
+    )
+
+
+def _along_axis(
+    size: Size, extent: Size, step: int, before: int, after: int, auto_pad: str, ceil_mode: bool
+) -> tuple[Size, Size, Size]:
+    """Return the padding in front and behind, and the number of windows."""
+    if auto_pad.startswith("SAME"):
+        count = -(-size // step)
+        total = maximum((count - 1) * step + extent - size, 0)
+        less, more = total // 2, total - total // 2
+        return (less, more, count) if auto_pad == "SAME_UPPER" else (more, less, count)
+    room = size + before + after - extent
+    if not ceil_mode:
+        return before, after, room // step + 1
+    count = -(-room // step) + 1
+    # A window that would start in the padding behind sees no input at all and is dropped.
+    late = (count - 1) * step - (size + before) + 1
+    return before, after, count - maximum(minimum(late, 1), 0)
 
 
 def check_auto_pad(op: str, auto_pad: str) -> None:
@@ -182,26 +240,6 @@ def split_pads(op: str, pads: Sequence[int] | None, rank: int) -> tuple[tuple[in
     """Return the checked paddings in front and behind; ONNX lists all fronts first."""
     both = spatial_tuple(op, "pads", pads, 2 * rank, 0, 0)
     return both[:rank], both[rank:]
-
-
-def _same_pads(
-    sizes: Sequence[Size], extents: Sequence[int], strides: Sequence[int], output: Sequence[Size], *, upper: bool
-) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
-    totals = [
-        maximum((n - 1) * step + extent - size, 0)
-        for size, extent, step, n in zip(sizes, extents, strides, output, strict=True)
-    ]
-    less, more = tuple(t // 2 for t in totals), tuple(t - t // 2 for t in totals)
-    return (less, more) if upper else (more, less)
-
-
-def _output_size(room: Size, step: int, last_start: Size, ceil_mode: bool) -> Size:
-    if not ceil_mode:
-        return room // step + 1
-    count = -(-room // step) + 1
-    # A window that would start in the padding behind sees no input at all and is dropped.
-    late = (count - 1) * step - last_start + 1
-    return count - maximum(minimum(late, 1), 0)
 
 
 def pad_for(x: Array, window: Window[int], value: Any = 0) -> Array:
@@ -240,20 +278,13 @@ def window_attributes(node: Node) -> dict[str, Any]:
     return {name: node.attrs[name] for name in ("strides", "dilations", "pads", "auto_pad") if name in node.attrs}
 
 
-def attempt(facts: Facts, compute: Callable[..., Any], *args: Any, **attrs: Any) -> None:
-    """Run a kernel's own check of its attributes, and let it refuse in the name of the node.
+def attempt(facts: Facts, compute: Callable[..., R], *args: Any, **attrs: Any) -> R:
+    """Return what a function of an operator's name gives, and let it refuse in the name of the node.
 
     Raises:
-        TypeInferenceError: If it refuses.
+        TinycompError: If it refuses.
     """
     try:
-        compute(facts.node.op, *args, **attrs)
+        return compute(facts.node.op, *args, **attrs)
     except ModelError as error:
         facts.fail(error.message.removeprefix(f"{facts.node.op}: "), expected=error.expected, found=error.found)
-
-
-def require_space(facts: Facts, least: int) -> None:
-    """Refuse a first operand with fewer than ``least`` dimensions."""
-    rank = facts.rank(0)
-    if rank is not None and rank < least:
-        facts.fail("the input has too few dimensions", expected=f"at least {least}: batch, channels, space", found=rank)

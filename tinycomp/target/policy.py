@@ -168,9 +168,9 @@ def macs(nodes: Iterable[Node], sizes: Mapping[str, int] = MappingProxyType({}))
     Args:
         nodes: The nodes.
         sizes: Sizes by symbol; other symbols count as in :func:`tinycomp.symbolic.sample`: as their upper bound, or as
-            1 if they have none.
+            1 if they have none, also where an image of 1 is smaller than a window and nothing can be computed.
     """
-    return sample(substitute(symbolic_macs(nodes), sizes))
+    return max(sample(substitute(symbolic_macs(nodes), sizes)), 0)
 
 
 def symbolic_macs(nodes: Iterable[Node]) -> Size:
@@ -196,5 +196,5 @@ def transferred_bytes(graph: Graph, region: Sequence[Node]) -> int:
 def sample_bytes(value: Value, sizes: Mapping[str, int] = MappingProxyType({})) -> int:
     """Return the bytes of a value, counting symbols as :func:`macs` does and unknown sizes as 1."""
     type_ = tensor(value.type)
-    dims = tuple(1 if dim is None else sample(substitute(size(dim), sizes)) for dim in type_.shape or ())
+    dims = tuple(1 if dim is None else max(sample(substitute(size(dim), sizes)), 0) for dim in type_.shape or ())
     return TensorType(type_.dtype, dims).nbytes()

@@ -56,7 +56,6 @@ def _blocks_check(node: Node) -> Verdict:
 def col2im(emit: Emitter, node: Node) -> None:
     """Emit the sum of overlapping blocks."""
     x = node.operand(0)
-    _, rows, columns = sized_type(x)[1]
     batch, channels, *sizes = sized_type(node.output)[1]
     block, rank = known(node.operand(2).contents or ()), len(sizes)
     strides, dilations = (list(node.attrs.get(name) or [1] * rank) for name in ("strides", "dilations"))
@@ -66,8 +65,6 @@ def col2im(emit: Emitter, node: Node) -> None:
         for size, before, after, dilation, own in zip(sizes, pads[:rank], pads[rank:], dilations, block, strict=True)
     ]
     blocks = [maximum(r, -s) // s + 1 for r, s in zip(reach, strides, strict=True)]
-    emit.demand(columns - product(blocks), f"the image has {product(blocks)} blocks, not {columns}", node)
-    emit.demand(rows - channels * product(block), f"{rows} rows cannot be split into blocks of {product(block)}", node)
     params = {
         "images": batch * channels,
         **axis_params("", sizes, 1),
