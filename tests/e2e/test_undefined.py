@@ -194,7 +194,7 @@ def shapes() -> Iterator[Case]:
     for block in ((2, 3), (0, 2), (-2, -2)):
         yield Case("Col2Im", [columns, i64(3, 3), i64(*block)])
     theta = np.ones((1, 2, 3), np.float32)
-    for size in ((1, 1, -2, 3), (2, 1, 2, 2), (1, 1, 0, 2), (1, 1, 2), (1, 1, 2, 3)):
+    for size in ((1, 1, -2, 3), (2, 1, 2, 2), (1, 1, 0, 2), (1, 1, 2), (1, 1, 2, 2)):
         yield Case("AffineGrid", [theta, i64(*size)])
         yield Case("AffineGrid", [theta, i64(*size)], constants=(1,))
     yield Case("NonZero", [f32(1, 0, 1)], declared=(1, 3))

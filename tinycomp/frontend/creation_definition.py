@@ -12,6 +12,7 @@ import numpy as np
 
 from tinycomp.frontend.definition_body import REALS, Body, Definition, dtype_of
 from tinycomp.ir.graph import Node, Value
+from tinycomp.ops.agreement import conditions
 
 _WHOLE = ("int32", "int64")
 
@@ -158,8 +159,15 @@ def _is_float(node: Node) -> bool:
     return dtype_of(node.operand(0)) in REALS
 
 
+def _is_sized(node: Node) -> bool:
+    """Tell whether an AffineGrid is of float32 and fits its sizes in every run: its definition would not check that."""
+    size = node.operand(1)
+    is_known = size.is_const or (size.contents is not None and None not in size.contents)
+    return dtype_of(node.operand(0)) == "float32" and is_known and not conditions(node)
+
+
 DEFINITIONS = MappingProxyType({
-    "AffineGrid": Definition(_affine_grid, lambda node: dtype_of(node.operand(0)) == "float32"),
+    "AffineGrid": Definition(_affine_grid, _is_sized),
     "CenterCropPad": Definition(_center_crop_pad),
     "Compress": Definition(_compress),
     "MelWeightMatrix": Definition(_mel_weight_matrix),

@@ -458,6 +458,12 @@ def known_of(sizes: Iterable[Size | None]) -> list[Size]:
     return [each for each in sizes if each is not None]
 
 
+def known_product(sizes: Sequence[Size | None]) -> Size | None:
+    """Return the product of sizes, or None if one of them is not known."""
+    known = known_of(sizes)
+    return product(known) if len(known) == len(sizes) else None
+
+
 def shape_text(shape: Sizes | None) -> str:
     """Return a shape as messages show it."""
     return "[...]" if shape is None else f"[{', '.join('?' if dim is None else str(dim) for dim in shape)}]"
