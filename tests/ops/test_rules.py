@@ -44,8 +44,6 @@ ATTRIBUTES: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "SpaceToDepth": {"blocksize": st.integers(1, 2)},
     "Split": {"axis": st.integers(-4, 4)},
     "Pad": {"pads": st.lists(st.integers(-1, 2), min_size=4, max_size=4)},
-    "ConvInteger": {**WINDOW, "group": st.integers(1, 2)},
-    "ConvTranspose": {**WINDOW, "group": st.integers(1, 2), "output_padding": st.sampled_from([[0, 0], [1, 0]])},
     "Flatten": {"axis": st.integers(-3, 4)},
     "Gemm": {"transA": st.integers(0, 1), "transB": st.integers(0, 1)},
     "LayerNormalization": {"axis": st.integers(-3, 3)},

@@ -447,12 +447,6 @@ def sizes_of(shape: Sequence[Dim]) -> Sizes:
     return tuple([dim if dim is None or isinstance(dim, int) else size(dim) for dim in shape])
 
 
-def known_product(sizes: Sequence[Size | None]) -> Size | None:
-    """Return the product of sizes, or None if one of them is not known."""
-    known = [each for each in sizes if each is not None]
-    return product(known) if len(known) == len(sizes) else None
-
-
 def known_of(sizes: Iterable[Size | None]) -> list[Size]:
     """Return those of some sizes of which something is known."""
     return [each for each in sizes if each is not None]
