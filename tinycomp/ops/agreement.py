@@ -149,22 +149,9 @@ def _recurrent(node: Node, shapes: _Shapes) -> Iterator[Demand]:
         yield Demand(shapes[4][0], batch)
 
 
-def _scatter(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-    if shapes[1] and shapes[2]:
-        yield from _each(shapes[1], shapes[2])
-
-
-def _scatter_slices(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-    data, indices, updates = shapes[:3]
-    if data and indices and updates and isinstance(indices[-1], int):
-        yield from _each(updates, (*indices[:-1], *data[indices[-1] :]))
-
-
 _RULES: Mapping[str, _Rule] = {
     "StringConcat": _broadcast,
     **dict.fromkeys(("LayerNormalization", "PRelu", "RMSNormalization"), _repeated),
     **dict.fromkeys(("BatchNormalization", "GroupNormalization", "InstanceNormalization"), _channels),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),
-    **dict.fromkeys(("Scatter", "ScatterElements"), _scatter),
-    "ScatterND": _scatter_slices,
 }
