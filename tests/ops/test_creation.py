@@ -29,7 +29,7 @@ def test_constant_text_and_sparse():
         where = helper.make_tensor("i", TensorProto.INT64, np.shape(indices), np.ravel(indices))
         sparse = onnx.SparseTensorProto(values=values, indices=where, dims=[2, 3])
         assert run_ours("Constant", [], {"sparse_value": sparse})[0].tolist() == [[0, 3, 0], [0, 0, 4]]
-    with pytest.raises(ExecutionError, match="Constant: no value attribute; expected exactly one"):
+    with pytest.raises(ExecutionError, match="no value attribute; expected exactly one"):
         run_ours("Constant", [], {})
 
 
@@ -41,7 +41,7 @@ def test_constant_of_shape():
         got = run_ours("ConstantOfShape", [np.array([2])], {"value": value})[0]
         assert got.dtype == value.dtype
         assert got.tolist() == [1, 1]
-    with pytest.raises(ExecutionError, match=r"ConstantOfShape: negative size; expected .* found \[-1\]"):
+    with pytest.raises(ExecutionError, match="a size is negative; expected at least 0; found -1"):
         run_ours("ConstantOfShape", [np.array([-1])])
 
 
@@ -58,7 +58,7 @@ def test_range(limits):
 def test_range_of_fractions_and_limits():
     check("Range", [np.array(v, "f") for v in (0, 1, 0.1)], {}, 11)
     assert run_ours("Range", [np.array(v, np.int64) for v in (2**63 - 3, 2**63 - 1, 1)])[0].size == 2
-    with pytest.raises(ExecutionError, match="Range: the step is 0; expected a step other than 0"):
+    with pytest.raises(ExecutionError, match="the step is 0; expected a step other than 0"):
         run_ours("Range", [np.array(v, "f") for v in (0, 1, 0)])
 
 
@@ -67,7 +67,7 @@ def test_eye_like(k):
     for dtype in (None, TensorProto.FLOAT, TensorProto.INT32, TensorProto.BOOL):
         check("EyeLike", [sample("float32", (3, 4))], {"k": k, "dtype": dtype}, 9, against=("reference",)
               if abs(k) < 9 and dtype != TensorProto.BOOL else ("onnxruntime", "reference"))  # fmt: skip
-    with pytest.raises(ExecutionError, match="EyeLike: wrong rank; expected a matrix"):
+    with pytest.raises(ExecutionError, match="operand 0 has the wrong rank; expected 2 dimensions"):
         run_ours("EyeLike", [np.zeros(3)])
 
 

@@ -181,10 +181,6 @@ def _demands(node: Node) -> Iterable[Demand]:
     return old(node, [None if value is None or value.rank is None else value.sizes for value in node.inputs])
 
 
-def _each(a: Iterable[Size], b: Iterable[Size]) -> Iterator[Demand]:
-    return (Demand(x, y) for x, y in zip(a, b, strict=False))
-
-
 def _broadcast(node: Node, shapes: _Shapes) -> Iterator[Demand]:
     return _all_fit([shape for shape in shapes if shape is not None])
 
@@ -235,17 +231,6 @@ def _recurrent(node: Node, shapes: _Shapes) -> Iterator[Demand]:
         yield Demand(shapes[4][0], batch)
 
 
-def _scatter(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-    if shapes[1] and shapes[2]:
-        yield from _each(shapes[1], shapes[2])
-
-
-def _scatter_slices(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-    data, indices, updates = shapes[:3]
-    if data and indices and updates and isinstance(indices[-1], int):
-        yield from _each(updates, (*indices[:-1], *data[indices[-1] :]))
-
-
 _RULES: Mapping[str, _Rule] = {
     "BatchNormalization": _channels,
     "GRU": _recurrent,
@@ -256,8 +241,5 @@ _RULES: Mapping[str, _Rule] = {
     "PRelu": _repeated,
     "RMSNormalization": _repeated,
     "RNN": _recurrent,
-    "Scatter": _scatter,
-    "ScatterElements": _scatter,
-    "ScatterND": _scatter_slices,
     "StringConcat": _broadcast,
 }

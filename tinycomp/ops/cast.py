@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from tinycomp.errors import ExecutionError
-from tinycomp.ir.proto import NUMBER_BY_DTYPE
+from tinycomp.ir.graph import Node
+from tinycomp.ir.proto import DTYPE_BY_NUMBER, NUMBER_BY_DTYPE
+from tinycomp.ir.types import UNKNOWN_DTYPE, Type, bits, tensor
+from tinycomp.ops.contents import INTEGERS, computed
 from tinycomp.ops.elementwise import saturate as saturate_to
-from tinycomp.ops.facts import one_of
 from tinycomp.ops.numeric import Array, compute_dtype, is_float
-from tinycomp.ops.record import OpFamily
+from tinycomp.ops.record import OpFamily, OpRecord
+from tinycomp.ops.rule import Facts, Results, Sizes
+from tinycomp.symbolic import if_zero
 
 FAMILY = OpFamily("cast")
 DTYPE_NUMBERS = tuple(NUMBER_BY_DTYPE.values())
@@ -188,7 +193,20 @@ def cast(x: Array, *, to: int, saturate: int = 1, round_mode: str = "up") -> Arr
     return cast_array(x, dtype_of_enum(to), bool(saturate), round_mode)
 
 
-FAMILY.check("Cast")(one_of(to=DTYPE_NUMBERS))
+def _known_numbers(node: Node, types: Sequence[Type], record: OpRecord | None) -> Sequence[Sizes | None]:
+    """Return the elements of integers that become integers; a bool says which are not 0."""
+    if node.operand(0).dtype not in INTEGERS:
+        return [None]
+    tells = tensor(types[0]).dtype == "bool" != node.operand(0).dtype
+    return computed((lambda a: 1 - if_zero(a, 1, 0)) if tells else lambda a: a)(node, types, record)
+
+
+@FAMILY.infer("Cast", contents=_known_numbers)
+def _cast_rule(facts: Facts) -> Results:
+    to = facts.attr("to")
+    if isinstance(to, str):  # before opset 6; nobody runs these
+        return [facts.tensor(UNKNOWN_DTYPE, facts.shape(0))]
+    return [facts.tensor(DTYPE_BY_NUMBER.get(facts.require_one_of("to", DTYPE_NUMBERS), UNKNOWN_DTYPE), facts.shape(0))]
 
 
 @FAMILY.op("CastLike", traits={"elementwise", "cheap"})
@@ -197,19 +215,27 @@ def cast_like(x: Array, like: Array, *, saturate: int = 1, round_mode: str = "up
     return cast_array(x, like.dtype, bool(saturate), round_mode)
 
 
+@FAMILY.infer("CastLike")
+def _cast_like_rule(facts: Facts) -> Results:
+    return [facts.tensor(facts.dtype(1), facts.shape(0))]
+
+
 @FAMILY.op("BitCast", traits={"elementwise", "cheap"})
 def bit_cast(x: Array, *, to: int) -> Array:
-    """Return the same bits read as another type of the same width.
-
-    Raises:
-        ExecutionError: If the widths differ.
-    """
+    """Return the same bits read as another type of the same width."""
     dtype = dtype_of_enum(to)
-    if dtype.itemsize != x.dtype.itemsize or _STRING in (dtype, x.dtype) or _bits(dtype) != _bits(x.dtype):
-        raise ExecutionError("the widths differ", where="BitCast", expected=f"{_bits(x.dtype)} bits", found=str(dtype))
     if _bits(dtype) == 8 * dtype.itemsize:
         return x.copy().view(dtype) if x.ndim else x.reshape(1).view(dtype).reshape(())
     return _to_sub_byte(x.astype(np.int32), dtype) if dtype in _SUB_BYTE else x.view(np.uint8).view(dtype)
+
+
+@FAMILY.infer("BitCast")
+def _bit_cast_rule(facts: Facts) -> Results:
+    own, wanted = facts.dtype(0), DTYPE_BY_NUMBER.get(facts.require_one_of("to", DTYPE_NUMBERS), UNKNOWN_DTYPE)
+    if UNKNOWN_DTYPE not in (own, wanted):
+        facts.require("string" not in (own, wanted) and bits(own) == bits(wanted), "the widths differ",
+                      expected="a type of as many bits, no strings", found=f"{own} and {wanted}")  # fmt: skip
+    return [facts.tensor(wanted, facts.shape(0))]
 
 
 def _bits(dtype: np.dtype[Any]) -> int:

@@ -6,7 +6,6 @@ expressions themselves. An element of which nothing is known stays unknown throu
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,26 +14,19 @@ import numpy as np
 from tinycomp.ir.graph import MOST_CONTENTS, Node, Value
 from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.ops.record import ContentsRule, OpRecord
-from tinycomp.symbolic import Expression, Size, UndecidedError, if_zero, maximum, minimum, product
+from tinycomp.symbolic import Expression, Size, UndecidedError, maximum, minimum, product
 
 Contents = tuple[Size | None, ...]
 
 INTEGERS = ("int32", "int64", "bool")
 """The element types of tensors that may have contents."""
-_MOVED = {
-    "Gather": 1,
-}  # fmt: skip
-"""How many leading operands of operators that move elements hold them."""
-
-
-_ARITHMETIC: dict[str, Callable[..., Size]] = {"Cast": lambda a: a}
 _REDUCTIONS: dict[str, Callable[[Sequence[Size]], Size]] = {
     "ReduceProd": product,
     "ReduceSum": lambda sizes: sum(sizes[1:], start=sizes[0]),
     "ReduceMax": lambda sizes: maximum(*sizes),
     "ReduceMin": lambda sizes: minimum(*sizes),
 }
-OPERATORS = frozenset({"ConstantOfShape", "Range", *_MOVED, *_ARITHMETIC, *_REDUCTIONS})
+OPERATORS = frozenset(_REDUCTIONS)
 """The operators whose results may have contents."""
 
 
@@ -72,18 +64,9 @@ def contents_by(
     return rule(node, types, record)
 
 
-def contents_of(node: Node, types: Sequence[Type], record: OpRecord | None) -> list[Contents | None]:
-    """Return the contents of a node's results.
-
-    The node belongs to ONNX's own domain; ``types`` are those of its results, ``record`` is the one in force.
-    """
-    unknown: list[Contents | None] = [None] * len(types)
-    first = types[0] if types else None
-    if not isinstance(first, TensorType) or first.dtype not in INTEGERS:
-        return unknown
-    if first.static_shape is None or product(first.static_shape) > MOST_CONTENTS:
-        return unknown
-    return _moved(node, record, len(types), _MOVED[node.op]) if node.op in _MOVED else [_computed(node, first)]
+def contents_of(node: Node, types: Sequence[Type], record: OpRecord | None) -> Sequence[Contents | None]:
+    """Return the contents of a reduction's result."""
+    return contents_by(reduced(_REDUCTIONS[node.op]), node, types, record)
 
 
 def elements_of(value: Value | None) -> Contents | None:
@@ -130,27 +113,10 @@ def _constant(value: Value) -> np.ndarray | None:
     return np.array(contents, np.int64).reshape(shape)
 
 
-def _computed(node: Node, type_: TensorType) -> Contents | None:
-    operands = [None if value is None else value.contents for value in node.inputs]
-    if node.op == "ConstantOfShape":
-        return _filled(node, type_)
-    if not operands or any(contents is None for contents in operands):
-        return None
-    if node.op in _REDUCTIONS:
-        return _reduced(node, type_, operands[0])
-    if node.op == "Range":
-        return _counted(operands, product(type_.static_shape or ()))
-    return _elementwise(node, type_, _ARITHMETIC[node.op])
-
-
 def _elementwise(node: Node, type_: TensorType, function: Callable[..., Size]) -> Contents | None:
     arrays = [_as_array(value) for value in node.inputs if value is not None]
     if not arrays or any(array is None for array in arrays):
         return None
-    if node.op == "Cast" and node.operand(0).dtype not in INTEGERS:
-        return None
-    if node.op == "Cast" and type_.dtype == "bool" != node.operand(0).dtype:
-        function = lambda a: 1 - if_zero(a, 1, 0)  # noqa: E731 (not 0)
     try:
         result = np.frompyfunc(lambda *parts: _element(function, parts, type_.dtype), len(arrays), 1)(*arrays)
     except ValueError:  # operands that do not fit are for the run to report
@@ -183,29 +149,3 @@ def _as_array(value: Value) -> Any:
     array = np.empty(len(contents), object)
     array[:] = contents
     return array.reshape(shape)
-
-
-def _filled(node: Node, type_: TensorType) -> Contents | None:
-    value = node.attrs.get("value")
-    number = 0 if value is None else np.asarray(value).reshape(-1)[0]
-    shape = type_.static_shape
-    assert shape is not None
-    return (int(number),) * int(np.prod(shape, dtype=np.int64))
-
-
-def _reduced(node: Node, type_: TensorType, contents: Contents | None) -> Contents | None:
-    """Reduce a vector to one number; other reductions of sizes do not occur."""
-    if not contents or node.operand(0).rank != 1 or product(type_.static_shape or ()) != 1:
-        return None
-    return (_element(lambda *parts: _REDUCTIONS[node.op](parts), contents, type_.dtype),)
-
-
-def _counted(operands: Sequence[Contents | None], count: Size) -> Contents | None:
-    """Return the numbers of a range; what does not have as many as its type says is for the run to report."""
-    numbers = list(itertools.chain.from_iterable(contents or () for contents in operands))
-    if len(numbers) != 3 or not all(isinstance(number, int) for number in numbers):
-        return None
-    start, limit, delta = (number for number in numbers if isinstance(number, int))
-    if not delta or max(-((start - limit) // delta), 0) != count:
-        return None
-    return tuple(range(start, limit, delta))

@@ -10,14 +10,14 @@ import numpy as np
 
 from tinycomp.errors import ExecutionError
 from tinycomp.ir.graph import Node
+from tinycomp.ir.proto import DTYPE_BY_NUMBER
+from tinycomp.ir.types import UNKNOWN_DTYPE, Type, numpy_dtype, tensor, type_of
 from tinycomp.memory.budget import reserve
 from tinycomp.ops.cast import DTYPE_NUMBERS, dtype_of_enum
-from tinycomp.ops.contents import elements_of
-from tinycomp.ops.facts import Facts, one_of
 from tinycomp.ops.numeric import Array, compute_dtype, ints, is_float
 from tinycomp.ops.record import OpFamily
-from tinycomp.ops.rule import Sizes
-from tinycomp.symbolic import if_zero, maximum
+from tinycomp.ops.rule import Facts, Results, Sizes
+from tinycomp.symbolic import FARTHEST, Size, has_elements, if_zero, maximum, minimum
 
 FAMILY = OpFamily("creation")
 _FLOAT = 1  # TensorProto.FLOAT
@@ -72,73 +72,113 @@ def _dense(sparse: Any) -> Array:
     return dense
 
 
+@FAMILY.infer("Constant")
+def _constant_rule(facts: Facts) -> Results:
+    facts.require(bool(facts.node.attrs), "no value attribute", expected="exactly one", found="none")
+    return [type_of(constant(**facts.node.attrs))]
+
+
 @FAMILY.op("ConstantOfShape", traits={"cheap"})
 def constant_of_shape(shape: Array, *, value: Array | None = None) -> Array:
-    """Return a tensor of one value, by default float32 zero.
-
-    Raises:
-        ExecutionError: If a dimension is negative.
-    """
+    """Return a tensor of one value, by default float32 zero."""
     dims = ints(shape)
-    if any(d < 0 for d in dims):
-        raise ExecutionError("negative size", where="ConstantOfShape", expected="sizes of 0 or more", found=str(dims))
     reserve(dims, 4 if value is None else value.itemsize, "ConstantOfShape")
     if value is None:
         return np.zeros(dims, np.float32)
     return np.full(dims, value.reshape(-1)[0], value.dtype)
 
 
-@FAMILY.check("ConstantOfShape")
-def _check_constant(facts: Facts) -> None:
-    facts.require_shape(0)
-    sizes, value = facts.const(0), facts.attr("value")
-    if sizes is not None and sizes.size and int(sizes.min()) < 0:
-        facts.fail("a size is negative", expected="sizes of 0 or more", found=sizes.tolist())
-    if isinstance(value, np.ndarray) and value.size != 1:
-        facts.fail("value is not one element", expected="one element", found=f"shape {list(value.shape)}")
+def _known_filling(node: Node, types: Sequence[Type], _: object) -> list[Sizes | None]:
+    value = node.attrs.get("value")
+    number = 0 if value is None else int(np.asarray(value).reshape(-1)[0])
+    return [(number,) * math.prod(tensor(types[0]).static_shape or ())]
 
 
-def _range(start: Array, limit: Array, delta: Array, dtype: np.dtype[Any]) -> Array:
-    first, end, step = (x.reshape(-1)[0].astype(dtype) for x in (start, limit, delta))
-    if not step:
-        raise ExecutionError("the step is 0", where="Range", expected="a step other than 0", found=f"delta {step}")
+@FAMILY.infer("ConstantOfShape", sizing=(0,), contents=_known_filling)
+def _constant_of_shape_rule(facts: Facts) -> Results:
+    facts.require_rank(0, 1, "the shape")
+    facts.require_few(0)
+    value, sizes = facts.attr("value"), facts.elements(0)
+    if isinstance(value, np.ndarray):
+        facts.require(value.size == 1, "value is not one element", expected="one element",
+                      found=f"shape {list(value.shape)}")  # fmt: skip
+    for size in sizes or ():
+        facts.require_at_least(size, 0, "a size is negative")
+    type_ = type_of(value) if isinstance(value, np.ndarray) else facts.tensor("float32", None)
+    return [facts.tensor(tensor(type_).dtype, sizes)]
+
+
+def _count(start: Any, limit: Any, delta: Any, *, dtype: np.dtype[Any]) -> int:
+    """Return how many numbers there are in a range of a type that numpy computes in, whose step is not 0."""
     if dtype.kind == "f":
-        ratio = (float(end) - float(first)) / float(step)
-        count = max(math.ceil(ratio), 0) if math.isfinite(ratio) else 0
-    else:
-        count = max(-((int(first) - int(end)) // int(step)), 0)
-    reserve((count,), max(dtype.itemsize, 8), "Range")
-    with np.errstate(all="ignore"):
-        return np.asarray(first + np.arange(count).astype(dtype) * step).astype(dtype, copy=False)
+        ratio = (float(limit) - float(start)) / float(delta)
+        return max(math.ceil(ratio), 0) if math.isfinite(ratio) else 0
+    return max(-((int(start) - int(limit)) // int(delta)), 0)
+
+
+def _numbers(dtype: np.dtype[Any], *operands: Array) -> list[Any]:
+    return [x.reshape(-1)[0].astype(dtype) for x in operands]
 
 
 @FAMILY.op("Range")
 def range_(start: Array, limit: Array, delta: Array, *, stash_type: int = _FLOAT) -> Array:
-    """Return ``start``, ``start + delta``, … up to, but without, ``limit``.
-
-    Raises:
-        ExecutionError: If ``delta`` is 0.
-    """
+    """Return ``start``, ``start + delta``, … up to, but without, ``limit``."""
     wide = compute_dtype(start.dtype)
-    return _range(start, limit, delta, wide).astype(start.dtype, copy=False)
+    first, end, step = _numbers(wide, start, limit, delta)
+    count = _count(first, end, step, dtype=wide)
+    reserve((count,), max(wide.itemsize, 8), "Range")
+    with np.errstate(all="ignore"):
+        found = np.asarray(first + np.arange(count).astype(wide) * step).astype(wide, copy=False)
+    return found.astype(start.dtype, copy=False)
 
 
-@FAMILY.check("Range")
-def _check_step(facts: Facts) -> None:
-    delta = facts.const(2)
-    if delta is not None and delta.size and not delta.reshape(-1)[0]:
-        facts.fail("the step is 0", expected="a delta other than 0", found=delta.reshape(-1)[0])
+def _known_progression(node: Node, types: Sequence[Type], _: object) -> list[Sizes | None]:
+    numbers = [element for value in node.inputs if value is not None for element in value.contents or ()]
+    known = [number for number in numbers if isinstance(number, int)]
+    is_known = len(known) == len(numbers) == 3
+    return [tuple(range(*known)) if is_known else None]
+
+
+@FAMILY.infer("Range", sizing=(0, 1, 2), contents=_known_progression)
+def _range_rule(facts: Facts) -> Results:
+    for index, name in enumerate(("the start", "the limit", "the step")):
+        facts.require_scalar(index, name)
+    dtype, arrays = facts.first_dtype(), [facts.const(index) for index in range(3)]
+    step = next(iter(facts.elements(2) or ()), None)
+    if step is None and arrays[2] is not None and arrays[2].size:
+        step = int(bool(arrays[2].reshape(-1)[0]))
+    if step is not None:
+        facts.require(step != 0, "the step is 0", expected="a step other than 0", found="0")
+        facts.demand(if_zero(step, 1, 0), "the step is 0")
+    given = [array for array in arrays if array is not None and array.size]
+    if len(given) == len(arrays):
+        wide = compute_dtype(given[0].dtype)
+        return [facts.tensor(dtype, (_count(*_numbers(wide, *given), dtype=wide),))]
+    numbers = [next(iter(facts.elements(index) or ()), None) for index in range(3)]
+    return [facts.tensor(dtype, (_count_of_sizes(facts, *numbers),))]
+
+
+def _count_of_sizes(facts: Facts, start: Size | None, limit: Size | None, delta: Size | None) -> Size | None:
+    """Return the number of integers in a range between elements of tensors, which are no larger than sizes."""
+    if start is None or limit is None or delta is None:
+        return None
+    for name, number in (("start", start), ("limit", limit)):
+        if isinstance(number, int) and abs(number) >= FARTHEST:
+            return None
+        if has_elements(number):
+            inside = maximum(minimum(number, FARTHEST - 1), 1 - FARTHEST)
+            facts.demand(number - inside, f"the {name} is {FARTHEST} or more away from 0, too far to count from")
+    if isinstance(delta, int):
+        delta = min(max(delta, -FARTHEST), FARTHEST)
+    forwards, backwards = maximum(delta, 1), maximum(-delta, 1)
+    up = maximum((limit - start + forwards - 1) // forwards, 0)
+    down = maximum((start - limit + backwards - 1) // backwards, 0)
+    return if_zero(maximum(-delta, 0), up, down)
 
 
 @FAMILY.op("EyeLike", traits={"cheap"})
 def eye_like(x: Array, *, dtype: int | None = None, k: int = 0) -> Array:
-    """Return ones on a diagonal, zeros elsewhere, in the shape of ``x``.
-
-    Raises:
-        ExecutionError: If ``x`` is not a matrix.
-    """
-    if x.ndim != 2:
-        raise ExecutionError("wrong rank", where="EyeLike", expected="a matrix", found=str(x.shape))
+    """Return ones on a diagonal, zeros elsewhere, in the shape of ``x``."""
     rows, columns = x.shape
     shift = min(max(k, -rows), columns)
     return np.eye(rows, columns, shift).astype(x.dtype if dtype is None else dtype_of_enum(dtype))
@@ -227,23 +267,40 @@ def multinomial(x: Array, *, dtype: int = _INT32, sample_size: int = 1, seed: fl
     return np.asarray(np.minimum(classes, x.shape[-1] - 1)).astype(dtype_of_enum(dtype))
 
 
-FAMILY.check(
-    "Bernoulli", "EyeLike", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"
-)(one_of(dtype=DTYPE_NUMBERS))  # fmt: skip
+def _asked_dtype(facts: Facts, default: str) -> str:
+    number = facts.require_one_of("dtype", DTYPE_NUMBERS)
+    return default if number is None else DTYPE_BY_NUMBER[number]
 
 
-@FAMILY.sizes("ConstantOfShape")
-def _filled_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
-    return [elements_of(node.operand(0))]
+@FAMILY.infer("EyeLike")
+def _eye_like_rule(facts: Facts) -> Results:
+    return [facts.tensor(_asked_dtype(facts, facts.dtype(0)), facts.dims(0, 2))]
 
 
-@FAMILY.sizes("Range")
-def _counted_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
-    numbers = [None if value is None else value.contents for value in node.inputs]
-    start, limit, delta = (None if contents is None else contents[0] for contents in numbers)
-    if start is None or limit is None or delta is None or delta == 0:
-        return [None]
-    forwards, backwards = maximum(delta, 1), maximum(-delta, 1)
-    up = maximum((limit - start + forwards - 1) // forwards, 0)
-    down = maximum((start - limit + backwards - 1) // backwards, 0)
-    return [(if_zero(maximum(-delta, 0), up, down),)]
+@FAMILY.infer("Bernoulli")
+def _bernoulli_rule(facts: Facts) -> Results:
+    return [facts.tensor(_asked_dtype(facts, facts.dtype(0)), facts.shape(0))]
+
+
+@FAMILY.infer("RandomNormal", "RandomUniform")
+def _random_rule(facts: Facts) -> Results:
+    shape = tuple(int(size) for size in facts.attr("shape", ()))
+    facts.require(not any(size < 0 for size in shape), "a size is negative", expected="sizes of 0 or more",
+                  found=list(shape))  # fmt: skip
+    return [facts.tensor(_asked_dtype(facts, "float32"), shape)]
+
+
+@FAMILY.infer("RandomNormalLike", "RandomUniformLike")
+def _random_like_rule(facts: Facts) -> Results:
+    own = facts.dtype(0)
+    default = own if own == UNKNOWN_DTYPE or is_float(numpy_dtype(own)) else "float32"
+    return [facts.tensor(_asked_dtype(facts, default), facts.shape(0))]
+
+
+@FAMILY.infer("Multinomial")
+def _multinomial_rule(facts: Facts) -> Results:
+    rows, classes = facts.dims(0, 2)
+    facts.require_at_least(classes, 1, "there are no classes to draw from")
+    count = int(facts.attr("sample_size", 1))
+    facts.require(count > 0, "sample_size is out of range", expected="1 or more", found=count)
+    return [facts.tensor(_asked_dtype(facts, "int32"), (rows, count))]

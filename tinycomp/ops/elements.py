@@ -24,9 +24,9 @@ MOST = 8
 """Elements of an operand that are read."""
 SIZING: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {
-        "ConstantOfShape": (0,), "CumProd": (1,), "CumSum": (1,), "OneHot": (1,), "Range": (0, 1, 2), "ReduceL1": (1,),
-        "ReduceL2": (1,), "ReduceLogSum": (1,), "ReduceLogSumExp": (1,), "ReduceMax": (1,), "ReduceMean": (1,),
-        "ReduceMin": (1,), "ReduceProd": (1,), "ReduceSum": (1,), "ReduceSumSquare": (1,), "TopK": (1,),
+        "CumProd": (1,), "CumSum": (1,), "ReduceL1": (1,), "ReduceL2": (1,), "ReduceLogSum": (1,),
+        "ReduceLogSumExp": (1,), "ReduceMax": (1,), "ReduceMean": (1,), "ReduceMin": (1,), "ReduceProd": (1,),
+        "ReduceSum": (1,), "ReduceSumSquare": (1,), "TopK": (1,),
     }
 )  # fmt: skip
 """The operands whose elements say how large results are, which part is taken, or along which axes, by operator of

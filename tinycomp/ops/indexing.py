@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tinycomp.errors import ExecutionError
 from tinycomp.ir.graph import Node
-from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.memory.budget import reserve
-from tinycomp.ops.facts import Facts, Operand, axis_in_range, one_of
-from tinycomp.ops.numeric import Array, compute_dtype, fix_axis, fix_indices, scalar_int
+from tinycomp.ops.contents import moved
+from tinycomp.ops.numeric import Array, compute_dtype, fix_indices, scalar_int
 from tinycomp.ops.record import OpFamily
-from tinycomp.ops.rule import Sizes
+from tinycomp.ops.rule import Facts, Results, Sizes, known_of
 from tinycomp.symbolic import Size, product
 
 FAMILY = OpFamily("indexing")
@@ -29,7 +28,7 @@ def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
     Raises:
         ExecutionError: If an index is out of bounds.
     """
-    fixed = fix_axis(axis, x.ndim, "Gather")
+    fixed = axis % x.ndim
     if not indices.size:
         return np.empty(x.shape[:fixed] + indices.shape + x.shape[fixed + 1 :], x.dtype)
     try:
@@ -50,14 +49,13 @@ def _gathered_objects(node: Node) -> Callable[[Any], Any] | None:
     return found
 
 
-@FAMILY.plain_type("Gather", least=2, dtypes=None)
-def _gathered_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
-    (dtype, x), (kind, indices) = operands
-    axis = node.attrs.get("axis", 0)
-    if kind not in ("int32", "int64") or not -len(x) <= axis < len(x):
-        return None
-    axis %= len(x)
-    return dtype, (*x[:axis], *indices, *x[axis + 1 :])
+@FAMILY.infer("Gather", contents=moved(1))
+def _gather_rule(facts: Facts) -> Results:
+    shape, indices = facts.shape(0), facts.shape(1)
+    axis = facts.require_axis(int(facts.attr("axis", 0)), facts.rank(0))
+    if shape is None or indices is None:
+        return [facts.tensor(facts.dtype(0), None)]
+    return [facts.tensor(facts.dtype(0), (*shape[:axis], *indices, *shape[axis + 1 :]))]
 
 
 def _along(indices: Array, axis: int) -> tuple[Array, ...]:
@@ -66,16 +64,17 @@ def _along(indices: Array, axis: int) -> tuple[Array, ...]:
     return tuple(indices if i == axis else g for i, g in enumerate(grid))
 
 
-def _check_inside(indices: Array, x: Array, axis: int, where: str) -> None:
-    if indices.ndim != x.ndim or any(
-        i > d for a, (i, d) in enumerate(zip(indices.shape, x.shape, strict=False)) if a != axis
-    ):
-        raise ExecutionError(
-            "indices do not fit the data",
-            where=where,
-            expected=f"a shape within {x.shape} outside axis {axis}",
-            found=str(indices.shape),
-        )
+def _require_inside(facts: Facts) -> Sizes | None:
+    """Demand an axis, and indices that lie within the data outside it; return their shape."""
+    shape, indices = facts.shape(0), facts.shape(1)
+    axis = facts.require_axis(int(facts.attr("axis", 0)), facts.rank(0))
+    if shape is None or indices is None:
+        return indices if shape is None else (None,) * len(shape)
+    facts.require_rank(1, len(shape), "indices")
+    for place, (size, count) in enumerate(zip(shape, indices, strict=True)):
+        if place != axis:
+            facts.require_at_most(count, size, f"the indices reach beyond axis {place} of the data")
+    return indices
 
 
 @FAMILY.op("GatherElements", traits={"movement"})
@@ -83,25 +82,47 @@ def gather_elements(x: Array, indices: Array, *, axis: int = 0) -> Array:
     """Return one element of ``x`` per index; the other coordinates are the index's own.
 
     Raises:
-        ExecutionError: If an index is out of bounds or the shapes do not fit.
+        ExecutionError: If an index is out of bounds.
     """
-    fixed = fix_axis(axis, x.ndim, "GatherElements")
-    _check_inside(indices, x, fixed, "GatherElements")
+    fixed = axis % x.ndim
     return np.asarray(x[_along(fix_indices(indices, x.shape[fixed], "GatherElements"), fixed)])
 
 
-FAMILY.check("GatherElements")(axis_in_range(0))
+@FAMILY.infer("GatherElements")
+def _gather_elements_rule(facts: Facts) -> Results:
+    return [facts.tensor(facts.dtype(0), _require_inside(facts))]
 
 
 def _split_tuples(indices: Array, dims: tuple[int, ...], where: str) -> tuple[Array, ...]:
     """Return the columns of an index-tuple tensor, checked against the sizes they address."""
-    width = indices.shape[-1] if indices.ndim else 0
-    if not 1 <= width <= len(dims):
-        raise ExecutionError(
-            "bad width of the index tuples", where=where, expected=f"last dimension in [1, {len(dims)}]",
-            found=str(indices.shape),
-        )  # fmt: skip
-    return tuple(fix_indices(indices[..., i], dims[i], where) for i in range(width))
+    return tuple(fix_indices(indices[..., i], dims[i], where) for i in range(indices.shape[-1]))
+
+
+def _require_tuples(facts: Facts, batch: int = 0) -> Sizes | None:
+    """Demand tuples of indices into the data behind its first ``batch`` axes, which both have.
+
+    Returns:
+        The shape of what they address, None where it is not known.
+    """
+    shape, indices = facts.shape(0), facts.shape(1)
+    ranks = [len(sizes) for sizes in (shape, indices) if sizes is not None]
+    facts.require(0 <= batch < min(ranks, default=batch + 1), "batch_dims is out of range",
+                  expected=f"0 or more, and less than the ranks {ranks} of the operands", found=batch)  # fmt: skip
+    depth = None if indices is None else indices[-1]
+    if shape is None or indices is None:
+        return None
+    most = len(shape) - batch
+    if isinstance(depth, int):
+        facts.require(1 <= depth <= most, "the tuples of indices have a wrong length", expected=f"1 to {most}",
+                      found=depth)  # fmt: skip
+    elif depth is not None:
+        facts.require_at_least(depth, 1, "the tuples of indices are empty")
+        facts.require_at_most(depth, most, "the tuples of indices have a wrong length")
+    shared = [
+        facts.require_equal(b, a, f"axis {axis} of indices and data differ, which is one of batch_dims")
+        for axis, (a, b) in enumerate(zip(shape[:batch], indices[:batch], strict=True))
+    ]
+    return (*shared, *indices[batch:-1], *shape[batch + depth :]) if isinstance(depth, int) else None
 
 
 @FAMILY.op("GatherND", traits={"movement"})
@@ -109,32 +130,18 @@ def gather_nd(x: Array, indices: Array, *, batch_dims: int = 0) -> Array:
     """Return slices of ``x`` addressed by index tuples, behind ``batch_dims`` leading axes that both share.
 
     Raises:
-        ExecutionError: If an index is out of bounds or the shapes do not fit.
+        ExecutionError: If an index is out of bounds.
     """
-    shared = x.shape[:batch_dims]
-    if not 0 <= batch_dims < min(x.ndim, indices.ndim) or indices.shape[:batch_dims] != shared:
-        raise ExecutionError(
-            "batch dimensions differ", where="GatherND", expected=f"{batch_dims} equal leading dimensions",
-            found=f"{x.shape} and {indices.shape}",
-        )  # fmt: skip
     columns = _split_tuples(indices, x.shape[batch_dims:], "GatherND")
-    batch = np.ogrid[tuple(slice(d) for d in shared)]
+    batch = np.ogrid[tuple(slice(d) for d in x.shape[:batch_dims])]
     extra = indices.ndim - 1 - batch_dims
     leading = tuple(np.asarray(g).reshape(g.shape + (1,) * extra) for g in batch)
     return np.asarray(x[leading + columns])
 
 
-@FAMILY.check("GatherND")
-def _check_index_tuples(facts: Facts) -> None:
-    batch, rank, depth = int(facts.attr("batch_dims", 0)), facts.rank(0), facts.dim(1, -1)
-    ranks = [r for r in (rank, facts.rank(1)) if r is not None]
-    if batch < 0 or any(batch >= r for r in ranks):
-        facts.fail(
-            "batch_dims is out of range", expected=f"0 or more, and less than the ranks {ranks} of the operands",
-            found=batch,
-        )  # fmt: skip
-    if rank is not None and depth is not None and not 1 <= depth <= rank - batch:
-        facts.fail("the tuples of indices have a wrong length", expected=f"1 to {rank - batch}", found=depth)
+@FAMILY.infer("GatherND")
+def _gather_nd_rule(facts: Facts) -> Results:
+    return [facts.tensor(facts.dtype(0), _require_tuples(facts, int(facts.attr("batch_dims", 0))))]
 
 
 _REDUCTIONS: dict[str, np.ufunc] = {
@@ -145,16 +152,12 @@ _REDUCTIONS: dict[str, np.ufunc] = {
 }
 
 
-def _scatter(x: Array, index: tuple[Array, ...], updates: Array, reduction: str, where: str) -> Array:
+def _scatter(x: Array, index: tuple[Array, ...], updates: Array, reduction: str) -> Array:
     """Return a copy of ``x`` with ``updates`` written or accumulated at ``index``; later ones win."""
     if reduction == "none":
         out = x.copy()
         out[index] = updates
         return out
-    if reduction not in _REDUCTIONS:
-        raise ExecutionError(
-            "unknown reduction", where=where, expected=f"none or one of {list(_REDUCTIONS)}", found=repr(reduction)
-        )
     out = x.astype(compute_dtype(x.dtype))
     with np.errstate(all="ignore"):
         _REDUCTIONS[reduction].at(out, index, updates.astype(out.dtype, copy=False))
@@ -166,27 +169,26 @@ def scatter_elements(x: Array, indices: Array, updates: Array, *, axis: int = 0,
     """Write, or accumulate, one element of a copy of ``x`` per index; the other coordinates are the index's own.
 
     Raises:
-        ExecutionError: If an index is out of bounds or the shapes do not fit.
+        ExecutionError: If an index is out of bounds.
     """
-    where = "ScatterElements"
-    fixed = fix_axis(axis, x.ndim, where)
-    _check_inside(indices, x, fixed, where)
-    if updates.shape != indices.shape:
-        raise ExecutionError(
-            "updates do not fit the indices", where=where, expected=str(indices.shape), found=str(updates.shape)
-        )
-    return _scatter(x, _along(fix_indices(indices, x.shape[fixed], where), fixed), updates, reduction, where)
+    fixed = axis % x.ndim
+    return _scatter(x, _along(fix_indices(indices, x.shape[fixed], "ScatterElements"), fixed), updates, reduction)
 
 
-FAMILY.check("ScatterElements")(one_of(reduction=("none", *_REDUCTIONS)))
-FAMILY.check("Scatter", "ScatterElements")(axis_in_range(0))
+@FAMILY.infer("ScatterElements", "Scatter")
+def _scatter_elements_rule(facts: Facts) -> Results:
+    facts.require_one_of("reduction", ("none", *_REDUCTIONS))
+    _require_updates(facts, _require_inside(facts))
+    return [facts.tensor(facts.dtype(0), facts.shape(0))]
 
 
-@FAMILY.check("Scatter", "ScatterElements")
-def _check_updates(facts: Facts) -> None:
-    indices, updates = facts.sizes(1), facts.sizes(2)
-    if indices is not None and updates is not None and indices != updates:
-        facts.fail("updates and indices differ in shape", expected=str(list(indices)), found=list(updates))
+def _require_updates(facts: Facts, wanted: Sizes | None) -> None:
+    """Demand a shape of the updates."""
+    updates = facts.shape(2)
+    if wanted is not None and updates is not None:
+        facts.require_rank(2, len(wanted), "updates")
+        for axis, (found, size) in enumerate(zip(updates, wanted, strict=True)):
+            facts.require_equal(found, size, f"axis {axis} of updates does not fit the indices")
 
 
 @FAMILY.op("ScatterND", traits={"movement"})
@@ -194,28 +196,16 @@ def scatter_nd(x: Array, indices: Array, updates: Array, *, reduction: str = "no
     """Write, or accumulate, slices of a copy of ``x`` where index tuples say.
 
     Raises:
-        ExecutionError: If an index is out of bounds or the shapes do not fit.
+        ExecutionError: If an index is out of bounds.
     """
-    columns = _split_tuples(indices, x.shape, "ScatterND")
-    wanted = indices.shape[:-1] + x.shape[len(columns) :]
-    if updates.shape != wanted:
-        raise ExecutionError(
-            "updates do not fit the indices", where="ScatterND", expected=str(wanted), found=str(updates.shape)
-        )
-    return _scatter(x, columns, updates, reduction, "ScatterND")
+    return _scatter(x, _split_tuples(indices, x.shape, "ScatterND"), updates, reduction)
 
 
-FAMILY.check("ScatterND")(one_of(reduction=("none", *_REDUCTIONS)))
-
-
-@FAMILY.check("ScatterND")
-def _check_update_blocks(facts: Facts) -> None:
-    shape, indices, updates = facts.sizes(0), facts.sizes(1), facts.sizes(2)
-    if shape is None or indices is None or updates is None or not indices or indices[-1] > len(shape):
-        return
-    wanted = indices[:-1] + shape[indices[-1] :]
-    if updates != wanted:
-        facts.fail("updates has the wrong shape", expected=f"{list(wanted)}", found=list(updates))
+@FAMILY.infer("ScatterND")
+def _scatter_nd_rule(facts: Facts) -> Results:
+    facts.require_one_of("reduction", ("none", *_REDUCTIONS))
+    _require_updates(facts, _require_tuples(facts))
+    return [facts.tensor(facts.dtype(0), facts.shape(0))]
 
 
 @FAMILY.op("TensorScatter", traits={"movement"})
@@ -227,7 +217,7 @@ def tensor_scatter(
     Raises:
         ExecutionError: If a linear write passes the end of the cache.
     """
-    fixed = fix_axis(axis, past.ndim, "TensorScatter")
+    fixed = axis % past.ndim
     length, limit = update.shape[fixed], past.shape[fixed]
     starts = np.zeros(past.shape[0], np.int64) if write_indices is None else write_indices.astype(np.int64)
     target = starts[:, None] + np.arange(length)
@@ -245,20 +235,33 @@ def tensor_scatter(
     return np.moveaxis(out, 1, fixed)
 
 
+@FAMILY.infer("TensorScatter")
+def _tensor_scatter_rule(facts: Facts) -> Results:
+    facts.require_one_of("mode", ("linear", "circular"))
+    shape, update = facts.shape(0), facts.shape(1)
+    axis = facts.require_axis(int(facts.attr("axis", -2)), facts.rank(0))
+    facts.require(axis != 0 or shape is None, "axis is the batch", expected="an axis other than 0", found=axis)
+    facts.require_vector(2, facts.dim(0, 0), "write_indices")
+    if shape is None or update is None:
+        return [facts.tensor(facts.dtype(0), shape)]
+    facts.require_rank(1, len(shape), "the update")
+    known = list(shape)
+    for place, (found, size) in enumerate(zip(update, shape, strict=True)):
+        if place != axis:
+            known[place] = facts.require_equal(found, size, f"axis {place} of the update does not fit the cache")
+        else:
+            facts.require_at_most(found, size, "the update is longer than the cache")
+    return [facts.tensor(facts.dtype(0), known)]
+
+
 @FAMILY.op("OneHot")
 def one_hot(indices: Array, depth: Array, values: Array, *, axis: int = -1) -> Array:
     """Return ``values[1]`` where a new axis of ``depth`` elements meets the index, else ``values[0]``.
 
     Indices out of [-depth, depth-1] give a row of ``values[0]`` only, as ONNX says.
-
-    Raises:
-        ExecutionError: If the depth is negative.
     """
-    wanted = depth.reshape(-1)[0]
-    if not 0 <= wanted < np.inf:
-        raise ExecutionError("negative depth", where="OneHot", expected="0 or more", found=str(wanted))
     size = scalar_int(depth)
-    fixed = fix_axis(axis, indices.ndim + 1, "OneHot")
+    fixed = axis % (indices.ndim + 1)
     reserve((indices.size, size), max(values.itemsize, 8), "OneHot")
     whole = indices.astype(np.int64)
     wrapped = np.expand_dims(np.where(whole < 0, whole + size, whole), fixed)
@@ -266,11 +269,26 @@ def one_hot(indices: Array, depth: Array, values: Array, *, axis: int = -1) -> A
     return np.where(wrapped == classes, values[1:2].reshape(()), values[0:1].reshape(()))
 
 
-@FAMILY.check("OneHot")
-def _check_depth(facts: Facts) -> None:
-    depth = facts.const(1)
-    if depth is not None and depth.size and not float(depth.reshape(-1)[0]) >= 0:
-        facts.fail("the depth is negative", expected="0 or more", found=depth.reshape(-1)[0])
+@FAMILY.infer("OneHot", sizing=(1,))
+def _one_hot_rule(facts: Facts) -> Results:
+    facts.require_scalar(1, "the depth")
+    facts.require_vector(2, 2, "values")
+    indices = facts.shape(0)
+    depth = _depth(facts)
+    facts.require_at_least(depth, 0, "the depth is negative")
+    axis = facts.require_axis(int(facts.attr("axis", -1)), None if indices is None else len(indices) + 1)
+    shape = None if indices is None else (*indices[:axis], depth, *indices[axis:])
+    return [facts.tensor(facts.first_dtype(2), shape)]
+
+
+def _depth(facts: Facts) -> Size | None:
+    """Return the depth of a OneHot, which may be a float."""
+    known = facts.const(1)
+    if known is None or not known.size:
+        return next(iter(facts.elements(1) or ()), None)
+    number = known.reshape(-1)[0]
+    facts.require(bool(0 <= number < np.inf), "the depth is negative or no number", expected="0 or more", found=number)
+    return int(number)
 
 
 @FAMILY.op("Compress")
@@ -281,7 +299,7 @@ def compress(x: Array, condition: Array, *, axis: int | None = None) -> Array:
         ExecutionError: If a condition that holds lies beyond the axis.
     """
     source = x.reshape(-1) if axis is None else x
-    fixed = 0 if axis is None else fix_axis(axis, x.ndim, "Compress")
+    fixed = 0 if axis is None else axis % x.ndim
     chosen = np.flatnonzero(condition)
     if chosen.size and chosen[-1] >= source.shape[fixed]:
         raise ExecutionError(
@@ -289,6 +307,21 @@ def compress(x: Array, condition: Array, *, axis: int | None = None) -> Array:
             found=str(condition.size),
         )  # fmt: skip
     return source.take(chosen, fixed)
+
+
+@FAMILY.infer("Compress")
+def _compress_rule(facts: Facts) -> Results:
+    facts.require_rank(1, 1, "the condition")
+    return [facts.tensor(facts.dtype(0), _without_count(facts))]
+
+
+def _without_count(facts: Facts) -> Sizes | None:
+    """Return a shape of which data decide one dimension: along ``axis``, or the only one without it."""
+    shape, given = facts.shape(0), facts.attr("axis")
+    axis = 0 if given is None else facts.require_axis(int(given), facts.rank(0))
+    if given is None:
+        return (None,)
+    return None if shape is None else (*shape[:axis], None, *shape[axis + 1 :])
 
 
 def _elements(node: Node) -> Size | None:
@@ -305,13 +338,12 @@ def non_zero(x: Array) -> Array:
     return np.stack(np.nonzero(wide)).astype(np.int64) if x.ndim else np.zeros((0, int(bool(wide))), np.int64)
 
 
-def _group_types(node: Node) -> list[Type]:
-    shape = tensor(node.operand(0).type).shape
-    type_ = TensorType("int64", None if shape is None else (shape[int(node.attrs["axis"])],))
-    return [type_, type_]
+@FAMILY.infer("NonZero")
+def _non_zero_rule(facts: Facts) -> Results:
+    return [facts.tensor("int64", (facts.rank(0), None))]
 
 
-@FAMILY.op("GroupSlices", domain="tinycomp", type_rule=_group_types)
+@FAMILY.op("GroupSlices", domain="tinycomp")
 def group_slices(x: Array, *, axis: int) -> tuple[Array, Array]:
     """Return, for every slice along an axis, the first one that is equal, and how many different ones come before.
 
@@ -330,13 +362,19 @@ def group_slices(x: Array, *, axis: int) -> tuple[Array, Array]:
     return first, rank
 
 
+@FAMILY.infer("GroupSlices", domain="tinycomp")
+def _group_rule(facts: Facts) -> Results:
+    axis = facts.require_axis(int(facts.attr("axis")), facts.rank(0))
+    return [facts.tensor("int64", (facts.dim(0, axis),))] * 2
+
+
 @FAMILY.op("Unique")
 def unique(x: Array, *, axis: int | None = None, sorted: int = 1) -> tuple[Array, Array, Array, Array]:  # noqa: A002
     """Return distinct elements (or slices along ``axis``), their first indices, the inverse map, and the counts.
 
     NaN is equal to NaN, and the last.
     """
-    slices, fixed = (x.reshape(-1), 0) if axis is None else (x, fix_axis(axis, x.ndim, "Unique"))
+    slices, fixed = (x.reshape(-1), 0) if axis is None else (x, axis % x.ndim)
     reserve([slices.shape[fixed]], 3 * 8, "Unique")
     first_equal, group = group_slices(slices.astype(np.str_) if x.dtype == object else slices, axis=fixed)
     first = np.zeros(group.max(initial=-1) + 1, np.int64)
@@ -349,21 +387,16 @@ def unique(x: Array, *, axis: int | None = None, sorted: int = 1) -> tuple[Array
     return slices.take(first, fixed), first, group, np.bincount(group, minlength=first.size).astype(np.int64)
 
 
-@FAMILY.sizes("OneHot")
-def _one_hot_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
-    indices, depth = shapes[0], node.operand(1).contents
-    if indices is None or not depth:
-        return [None]
-    axis = int(node.attrs.get("axis", -1)) % (len(indices) + 1)
-    return [(*indices[:axis], depth[0], *indices[axis:])]
-
-
-@FAMILY.sizes("GatherND")
-def _gathered_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
-    data, indices = shapes[:2]
-    if data is None or not indices or not isinstance(indices[-1], int):
-        return [None]
-    return [(*indices[:-1], *data[int(node.attrs.get("batch_dims", 0)) + indices[-1] :])]
+@FAMILY.infer("Unique")
+def _unique_rule(facts: Facts) -> Results:
+    shape, axis = facts.shape(0), facts.attr("axis")
+    found = facts.tensor("int64", (None,))
+    values = facts.tensor(facts.dtype(0), _without_count(facts))
+    if axis is not None:
+        return [values, found, facts.tensor("int64", (facts.dim(0, int(axis)),)), found]
+    known = [] if shape is None else known_of(shape)
+    whole = product(known) if shape is not None and len(known) == len(shape) else None
+    return [values, found, facts.tensor("int64", (whole,)), found]
 
 
 FAMILY.trait("along_axis", "Gather")

@@ -49,6 +49,7 @@ from tinycomp.symbolic import (
     dimension,
     if_zero,
     marked_axes,
+    maximum,
     minimum,
     product,
     size,
@@ -270,11 +271,21 @@ class Facts:
         below = minimum(value - least, 0)
         if isinstance(below, int):
             if below < 0:
-                self.fail(message, expected=f"at least {least}", found=found or value)
+                self.fail(message, expected=f"at least {least}", found=found or str(value))
             return
         if (high := bounds(value)[1]) is not None and high < least:
-            self.fail(message, expected=f"at least {least}", found=found or value)
+            self.fail(message, expected=f"at least {least}", found=found or str(value))
         self.demands.append(Demand(below, f"{message}: {found or value} is below {least}"))
+
+    def require_at_most(self, value: Size | None, most: Size | None, message: str) -> None:
+        """Demand that a size is not above another."""
+        if value is None or most is None:
+            return
+        above = maximum(value - most, 0)
+        if isinstance(above, Expression):
+            self.demands.append(Demand(above, f"{message}: {value} is more than {most}"))
+        elif above:
+            self.fail(message, expected=f"up to {most}", found=value)
 
     def require_divisible(self, value: Size | None, by: Size | None, message: str) -> None:
         """Demand that ``by`` divides a size."""

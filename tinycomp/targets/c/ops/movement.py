@@ -19,7 +19,7 @@ from tinycomp.symbolic import Size, if_zero, is_positive, maximum, minimum, prod
 from tinycomp.targets.c.codegen.element_program import TYPES, Ref, Steps, StridedInput, emit_fusion_group, repeating
 from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, Strided, View, eight, nd_params, same_steps
 from tinycomp.targets.c.codegen.placement import element_size, emit_copy, leave
-from tinycomp.targets.c.codegen.rules import LoweringRules, known, known_rank, taken
+from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank, taken
 from tinycomp.targets.c.codegen.texts import DTYPE, heap_makers
 from tinycomp.targets.common.checks import Verdict, all_of, dtypes, settled, sized_type
 
@@ -122,8 +122,6 @@ def _known_count(node: Node) -> Verdict:
 def range_(emit: Emitter, node: Node) -> None:
     """Emit an arithmetic progression."""
     (count,) = sized_type(node.output)[1]
-    step = node.operand(2).contents or (1,)
-    emit.demand(if_zero(known(step)[0], 1, 0), "the step is 0", node)
     params = {"type": TYPES[node.output.dtype], "count": count}
     emit.call("range", [node.output, node.operand(0), node.operand(2)], params, node)
 
