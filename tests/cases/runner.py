@@ -54,6 +54,7 @@ def _stands_on_the_host(s: Subject) -> bool:
 
 
 def _try(s: Subject, trial: Trial, way: str) -> Outcome:
+    before = {name: x.copy() for name, x in trial.feeds.items() if isinstance(x, np.ndarray)}
     try:
         module = tinycomp.compile(trial.model, TARGETS[trial.target], threads=1, **trial.options)
         results = [*(_kept(module) if trial.saved else module).run(trial.feeds).values()]
@@ -66,7 +67,8 @@ def _try(s: Subject, trial: Trial, way: str) -> Outcome:
         return Outcome("internal", f"{type(error).__name__}: {error}".replace("\n", " | "))
     if s.refused:
         return Outcome("wrong", f"accepted, though: {s.refused}")
-    text = _difference(s, results, trial.wanted)
+    changed = [name for name, x in before.items() if difference(trial.feeds[name], x, 0.0, 0.0)]
+    text = f"it changed {changed}" if changed else _difference(s, results, trial.wanted)
     if text:
         return Outcome("wrong", text)
     return _placed(s, module, way) if trial.target == "c" else Outcome("right")

@@ -14,6 +14,7 @@ A, B, C = (np.full(i, i, np.float32) for i in (1, 2, 3))
 
 def rows() -> Iterator[Case]:
     """Return the rows of the family."""
+    x = floats(5, 4)
     yield Case("SequenceConstruct", [A, B], host="Sequence")
     yield Case("SequenceConstruct", [Const(A), B, C], host="Sequence")
     yield Case("SequenceEmpty", [], {"dtype": 1}, host="Sequence")
@@ -21,19 +22,25 @@ def rows() -> Iterator[Case]:
     for position in (0, 2, -1, -3):
         yield Case("SequenceAt", [[A, B, C], np.array(position)], host="Sequence")
         yield Case("SequenceAt", [[A, B, C], Const(np.array(position))], host="Sequence")
-    yield Case("SequenceAt", [[A, B, C], np.array(3)], refused="position out of bounds")
+    beyond = "position out of bounds; expected a position in "
+    yield Case("SequenceAt", [[A, B, C], np.array(3)], refused=f"{beyond}[-3, 2]; found 3")
+    yield Case("SequenceInsert", [[A], B, np.array(-2)], refused=f"{beyond}[-1, 1]; found -2")
+    yield Case("SequenceErase", [[A], np.array(1)], refused=f"{beyond}[-1, 0]; found 1")
     for place in (None, np.array(0), np.array(-1), Const(np.array(2))):
         yield Case("SequenceInsert", [[A, B], C, *([] if place is None else [place])], host="Sequence")
     for place in (None, np.array(0), np.array(-2)):
         yield Case("SequenceErase", [[A, B, C], *([] if place is None else [place])], host="Sequence")
-    yield Case("SequenceErase", [[A], np.array(1)], refused="position out of bounds")
-    x = floats(5, 4)
-    for sizes, attrs in ((np.array(2), {}), (ints(1, 3), {"axis": 1}), (None, {"axis": -1, "keepdims": 0})):
+    for sizes, attrs in (
+        (np.array(2), {}), (ints(1, 3), {"axis": 1}), (None, {"axis": -1, "keepdims": 0}), (None, {"axis": 1}),
+        (None, {"keepdims": 0}),
+    ):  # fmt: skip
         yield Case("SplitToSequence", [x, *([] if sizes is None else [sizes])], attrs, host="Sequence")
-    yield Case("SplitToSequence", [x, ints(2, 2)], refused="the sizes do not split axis 0")
+    for wrong in (np.array([2, 2]), np.array(0), np.array([-1, 6])):
+        yield Case("SplitToSequence", [x, wrong], refused="the sizes do not split axis 0")
     yield Case("ConcatFromSequence", [[x, x[:2]]], {"axis": 0}, host="no rule for")
-    yield Case("ConcatFromSequence", [[A, A]], {"axis": 0, "new_axis": 1}, host="no rule for")
-    yield Case("ConcatFromSequence", [[x, x[:, :2]]], {"axis": 0}, refused="ConcatFromSequence")
+    for axis in (0, -1):
+        yield Case("ConcatFromSequence", [[A, A]], {"axis": axis, "new_axis": 1}, host="no rule for")
+    yield Case("ConcatFromSequence", [[x, x[:, :2]]], {"axis": 0}, refused="the inputs differ outside axis 0")
     yield Case("OptionalGetElement", [x], opset=18)
     yield Case("OptionalHasElement", [x], opset=18)
     yield Case("OptionalHasElement", [], opset=18)

@@ -94,6 +94,11 @@ def operator_of(index: int) -> str:
     return qualified(nodes[0].op_type, nodes[0].domain) if len(nodes) == 1 else _named(test.name)
 
 
+def name_of(index: int) -> str:
+    """Return the name of a subject."""
+    return str(rows()[index]) if index < len(rows()) else node_tests()[index - len(rows())].name
+
+
 @functools.cache
 def _named(name: str) -> str:
     words = name.removeprefix("test_").split("_")
