@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,11 +9,8 @@ import pytest
 from tests.backend.summary import pytest_terminal_summary
 from tests.golden import pytest_addoption, pytest_collect_file
 from tests.models import MISSING, models_folder
-from tinycomp.target.decline import VARIABLE
 
 __all__ = ["pytest_addoption", "pytest_collect_file", "pytest_terminal_summary"]
-
-os.environ.setdefault(VARIABLE, "1")  # a lowering that fails is an error, in child processes as well
 
 pytest_plugins = ["pytester"]
 
