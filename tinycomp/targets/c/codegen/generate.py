@@ -50,15 +50,16 @@ def generate(region: Node, table: Table, settings: Settings | None = None) -> Pr
 
     Raises:
         TargetError: If the region holds an operator that the target does not know.
-        Decline: If a size follows from others by an expression that is longer than those of dimensions.
+        Decline: If the sizes of a value are not known.
     """
     body = region.body.clone()
     try:
-        program = _of_graph(region.op, body, table, settings or Settings())
+        with symbolic.naming():
+            program = _of_graph(region.op, body, table, settings or Settings())
     except UnsizedError as error:
         name = error.value.name
         places = [place for place, node in enumerate(region.body.nodes) if name in {v.name for v in node.outputs}]
-        raise Decline(f'the sizes of "{name}" are expressions that are too long', places) from error
+        raise Decline(f'the sizes of "{name}" are not known', places) from error
     body.dissolve()
     return program
 
