@@ -6,9 +6,10 @@ import operator
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from tinycomp import symbolic
 from tinycomp.symbolic import (
     Expression,
     Formulas,
@@ -17,6 +18,8 @@ from tinycomp.symbolic import (
     bounds,
     broadcast,
     broadcast_shapes,
+    define,
+    definitions,
     dimension,
     element,
     evaluate,
@@ -24,6 +27,7 @@ from tinycomp.symbolic import (
     if_zero,
     maximum,
     minimum,
+    naming,
     parse,
     rounded_up,
     size,
@@ -103,6 +107,40 @@ def test_sums_and_products_are_canonical(a, b, c):
     assert (a + b) * c == a * c + b * c
     assert a - a == 0
     assert str((a + b) * c) == str(c * b + a * c)
+
+
+@pytest.fixture
+def naming_everything(monkeypatch):
+    monkeypatch.setattr(symbolic, "_SHORT", 6)
+    monkeypatch.setattr(symbolic, "_SHALLOW", 0)
+
+
+@pytest.mark.usefixtures("naming_everything")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(PAIRS, POINTS)
+def test_parts_with_names_are_as_good_as_the_whole(pair, point):
+    found, wanted = at(pair, point)
+    with naming():
+        short = symbolic._part(pair[0])
+        texts = {name: str(part) for name, part in definitions(short).items()}
+        assert evaluate(short, point) == found == wanted
+        assert size(dimension(short)) == short
+    with naming():
+        for name, text in texts.items():
+            define(name, parse(text))
+        again = parse(str(short))
+    for value in (short, again) if not isinstance(short, int) else ():
+        assert value.symbols <= pair[0].symbols
+        low, high = bounds(value)
+        assert low is None or low <= wanted
+        assert high is None or wanted <= high
+        assert evaluate(substitute(value, {"n": point["n"]}), point) == wanted
+        formulas = Formulas(NAMES)
+        number = formulas.add(value)
+        try:
+            assert run_formulas(formulas, point)[number] == wanted
+        except ZeroDivisionError:
+            assume(False)
 
 
 @given(SIZES)

@@ -60,25 +60,38 @@ _MOST_TERMS = 200
 """Most terms of a sum to read."""
 _MOST_PARTS = 1000
 """Most products of terms in one multiplication to read, and pairs of operands in one minimum or maximum."""
+_SHORT, _SHALLOW = 300, 8
+"""Most characters, and most functions nested within each other, of a part of a named size that gets no name."""
 
 
 class UndecidedError(TypeError):
     """A comparison depends on sizes that are known only at run time."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Atom:
-    """An irreducible factor of a polynomial: a symbol, or a function of expressions.
+    """An irreducible factor of a polynomial: a symbol, a function of expressions, or an expression that has a name.
 
     Attributes:
-        kind: ``"symbol"``, ``"//"``, ``"min"``, ``"max"`` or ``"ifzero"``.
-        name: The name of a symbol.
-        operands: The operands of a function.
+        kind: ``"symbol"``, ``"//"``, ``"min"``, ``"max"``, ``"ifzero"`` or ``"named"``.
+        name: The name of a symbol or of an expression.
+        operands: The operands of a function; the expression that has a name.
     """
 
     kind: str
     name: str = ""
     operands: tuple[Size, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        """Compare names rather than what they stand for: named sizes consist of others, which many of them share."""
+        if self is other:
+            return True
+        if not isinstance(other, _Atom) or self.kind != other.kind or self.name != other.name:
+            return False
+        return self.kind == "named" or self.operands == other.operands
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.operands)) if self.kind != "named" else hash(self.name)
 
     @cached_property
     def text(self) -> str:
@@ -86,6 +99,8 @@ class _Atom:
         if self.kind == "symbol":
             element = _ELEMENT.match(self.name)
             return self.name if _is_plain(element[1] if element else self.name) else _quoted(self.name)
+        if self.kind == "named":
+            return _quoted(self.name)
         if self.kind == "//":
             top, bottom = (_inner(operand) for operand in self.operands)
             return f"{top}//{bottom}"
@@ -93,8 +108,9 @@ class _Atom:
 
     @cached_property
     def depth(self) -> int:
-        """How many functions are nested within each other."""
-        return 1 + max((operand.depth for operand in self.operands if isinstance(operand, Expression)), default=-1)
+        """How many functions are nested within each other, as the text shows them."""
+        nested = [operand.depth for operand in self.operands if isinstance(operand, Expression)]
+        return 0 if self.kind == "named" else 1 + max(nested, default=-1)
 
 
 _Monomial = tuple[tuple[_Atom, int], ...]
@@ -123,6 +139,18 @@ class Expression:
                 found.update({atom.name} if atom.kind == "symbol" else ())
                 found.update(*(operand.symbols for operand in atom.operands if isinstance(operand, Expression)))
         return frozenset(found)
+
+    @cached_property
+    def named(self) -> tuple[_Atom, ...]:
+        """The parts that have a name, those first of which others consist: no recursion need go through all of them."""
+        found: dict[_Atom, None] = {}
+        for monomial, _ in self._terms:
+            for atom, _ in monomial:
+                for operand in atom.operands:
+                    found |= dict.fromkeys(operand.named if isinstance(operand, Expression) else ())
+                if atom.kind == "named":
+                    found[atom] = None
+        return tuple(found)
 
     @cached_property
     def depth(self) -> int:
@@ -391,6 +419,9 @@ def size(dim: int | str) -> Size:
 
 
 def _size_of_text(dim: str) -> Size:
+    named = _ASSUMED.get().names.get(dim)
+    if named is not None:
+        return named
     if _is_plain(dim):
         return symbol(dim)
     try:
@@ -431,9 +462,9 @@ def _remembered(known: dict[str, Size], text: str, read: Callable[[str], Size]) 
 
 @functools.lru_cache(maxsize=4096)
 def _dimension(value: Expression) -> str | None:
-    name = value.name
-    if name is not None:
-        return name
+    atom = _only_atom(value)
+    if atom is not None and atom.kind in ("symbol", "named"):
+        return atom.name
     text = str(value)
     return None if _is_too_long(value, text) else text
 
@@ -442,12 +473,116 @@ def dimension(value: Size) -> int | str | None:
     """Return a size as a type stores it: a number, the name of a symbol, or the text of an expression.
 
     Returns:
-        None for an expression that is too long to be read again: the dimension counts as unknown.
+        The name of an expression that is too long to be read again, inside a block of :func:`naming`; elsewhere None
+        for it: the dimension counts as unknown.
 
     >>> dimension(symbol("batch size")), dimension(symbol("n") + 1)
     ('batch size', 'n + 1')
     """
-    return value if isinstance(value, int) else _dimension(value)
+    if isinstance(value, int):
+        return value
+    text = _dimension(value)
+    if text is not None or not _ASSUMED.get().names_sizes:
+        return text
+    part = _part(value)
+    return part if isinstance(part, int) else _dimension(part)
+
+
+def readable(value: Size) -> Size:
+    """Return an equal size whose text can be read again, in which parts have names where it would be too long."""
+    return value if isinstance(value, int) or not _is_too_long(value, str(value)) else _part(value)
+
+
+@contextmanager
+def naming() -> Iterator[dict[str, Expression]]:
+    """Give names, inside the block, to sizes that are too long for the text of a dimension, and to parts of them.
+
+    A named size is as good as its expression, but for its text and for what cancels: bounds, substitution and formulas
+    go on to what it stands for. The same expression always gets the same name.
+
+    Returns:
+        The sizes by name, each behind those that it consists of. A name that is added means that size in a text.
+
+    >>> long = sum((symbol(f"a{i}") for i in range(1, 250)), symbol("a0"))
+    >>> dimension(long) is None
+    True
+    >>> with naming() as names:
+    ...     len(names), evaluate(size(dimension(long)), {f"a{i}": 2 for i in range(250)})
+    (0, 500)
+    """
+    outer = _ASSUMED.get()
+    names = outer.names if outer.names_sizes else {}
+    token = _ASSUMED.set(_Assumptions(outer.ranges, names, True))
+    try:
+        yield names
+    finally:
+        _ASSUMED.reset(token)
+
+
+def define(name: str, value: Size) -> None:
+    """Let a name mean a size in the texts that are read inside a block of :func:`naming`.
+
+    Raises:
+        ValueError: If the size is a number, or the name means another one.
+    """
+    names = _ASSUMED.get().names
+    made = None if isinstance(value, int) else _with_name(name, value)
+    if made is None or names.setdefault(name, made).named[-1].operands != (value,):
+        raise ValueError(f"{name!r} cannot be the name of {value}")
+
+
+def definitions(*sizes: Size) -> dict[str, Size]:
+    """Return the named sizes that sizes consist of, each behind those that it consists of itself."""
+    return {atom.name: atom.operands[0] for size in sizes if isinstance(size, Expression) for atom in size.named}
+
+
+def _named(value: Expression) -> Expression:
+    """Return a size with a name; as it is where its text could not be read again."""
+    import hashlib  # imported here, because few programs need it
+
+    text = str(value)
+    if _is_too_long(value, text):
+        return value
+    name = f"={hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    named, assumed = _with_name(name, value), _ASSUMED.get()
+    return assumed.names.setdefault(name, named) if assumed.names_sizes else named
+
+
+def _with_name(name: str, value: Expression) -> Expression:
+    made = _of_atom(_Atom("named", name, (value,)))
+    _ = made.symbols, made.named  # as long as those of its parts are remembered, no recursion goes through all parts
+    return made
+
+
+def _part(value: Size) -> Size:
+    """Return a size with a short text, in which longer parts have names."""
+    if isinstance(value, int) or _is_short(value) or value.name is not None:
+        return value
+    whole: Size = 0
+    piece: Size = 0
+    for monomial, factor in value._terms:
+        term: Size = factor
+        for atom, power in monomial:
+            shorter = _part_of_atom(atom)
+            for _ in range(power):
+                term = term * shorter
+        longer = piece + term
+        if isinstance(piece, Expression) and isinstance(longer, Expression) and not _is_short(longer):
+            whole, longer = whole + _named(piece), term
+        piece = longer
+    whole = whole + piece
+    return whole if isinstance(whole, int) or _is_short(whole) else _named(whole)
+
+
+def _part_of_atom(atom: _Atom) -> Expression:
+    if atom.kind in ("symbol", "named"):
+        return _of_atom(atom)
+    made = _of_atom(_Atom(atom.kind, atom.name, tuple(map(_part, atom.operands))))
+    return made if _is_short(made) else _named(made)
+
+
+def _is_short(value: Expression) -> bool:
+    return value.depth <= _SHALLOW and len(str(value)) <= _SHORT
 
 
 def _tree(text: str) -> ast.expr:
@@ -474,7 +609,7 @@ def _read_part(tree: ast.expr) -> Size:
         case ast.Constant(value=int(number)):
             return number
         case ast.Constant(value=str(name)) | ast.Name(id=name):
-            return symbol(name)
+            return known if (known := _ASSUMED.get().names.get(name)) is not None else symbol(name)
         case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=int(number))) if number is not True:
             return element(name, number)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -717,12 +852,16 @@ class _Assumptions:
 
     Attributes:
         ranges: Ranges by the names of symbols.
+        names: Named sizes, see :func:`naming`.
+        names_sizes: Whether sizes that are too long get names.
         found: Bounds of expressions; an expression asks for those of its operands many times.
         sizes: Results of :func:`size`.
         parsed: Results of :func:`parse`.
     """
 
     ranges: Mapping[str, Range]
+    names: dict[str, Expression] = field(default_factory=dict)
+    names_sizes: bool = False
     found: dict[Expression, tuple[int | None, int | None]] = field(default_factory=dict)
     sizes: dict[str, Size] = field(default_factory=dict)
     parsed: dict[str, Size] = field(default_factory=dict)
@@ -737,7 +876,8 @@ _MOST_TEXTS = 1 << 12
 @contextmanager
 def assuming(ranges: Mapping[str, Range]) -> Iterator[None]:
     """Assume, inside the block, that symbols are within these ranges; other symbols are at least 0."""
-    token = _ASSUMED.set(_Assumptions({**_ASSUMED.get().ranges, **ranges}))
+    outer = _ASSUMED.get()
+    token = _ASSUMED.set(_Assumptions({**outer.ranges, **ranges}, outer.names, outer.names_sizes))
     try:
         yield
     finally:
@@ -757,6 +897,8 @@ def bounds(value: Size) -> tuple[int | None, int | None]:
     known = assumed.found.get(value)
     if known is not None:
         return known
+    for atom in value.named:
+        bounds(atom.operands[0])
     low: int | None = 0
     high: int | None = 0
     for monomial, factor in value._terms:
@@ -834,6 +976,8 @@ def _atom_bounds(atom: _Atom, ranges: Mapping[str, Range]) -> tuple[int | None, 
     if atom.kind == "symbol":
         limits_of = ranges.get(atom.name)
         return limits_of or ((-FARTHEST, FARTHEST) if _ELEMENT.match(atom.name) else (0, None))
+    if atom.kind == "named":
+        return bounds(atom.operands[0])
     limits = [bounds(operand) for operand in atom.operands]
     if atom.kind == "//":
         (low, high), (least, most) = limits
@@ -911,23 +1055,34 @@ def substitute(value: Size, sizes: Mapping[str, Size]) -> Size:
     Raises:
         ZeroDivisionError: If a divisor becomes 0.
     """
+    known: dict[_Atom, Size] = {}
+    for atom in () if isinstance(value, int) or value.symbols.isdisjoint(sizes) else value.named:
+        inner = atom.operands[0]
+        found = _substitute(inner, sizes, known)
+        known[atom] = _of_atom(atom) if found is inner else _part(found)
+    return _substitute(value, sizes, known)
+
+
+def _substitute(value: Size, sizes: Mapping[str, Size], known: Mapping[_Atom, Size]) -> Size:
     if isinstance(value, int) or value.symbols.isdisjoint(sizes):
         return value
     total: Size = 0
     for monomial, factor in value._terms:
         term: Size = factor
         for atom, power in monomial:
-            replaced = _substituted(atom, sizes)
+            replaced = _substituted(atom, sizes, known)
             for _ in range(power):
                 term = term * replaced
         total = total + term
     return total
 
 
-def _substituted(atom: _Atom, sizes: Mapping[str, Size]) -> Size:
+def _substituted(atom: _Atom, sizes: Mapping[str, Size], known: Mapping[_Atom, Size]) -> Size:
     if atom.kind == "symbol":
         return sizes.get(atom.name, _of_atom(atom))
-    operands = [substitute(operand, sizes) for operand in atom.operands]
+    if atom.kind == "named":
+        return known[atom]
+    operands = [_substitute(operand, sizes, known) for operand in atom.operands]
     if atom.kind == "//":
         return operands[0] // operands[1]
     if atom.kind == "ifzero":
@@ -981,6 +1136,8 @@ def _atom_span(atom: _Atom, free: Set[str]) -> Span:
     if atom.kind == "symbol":
         return None, None
     spans = [span(operand, free) for operand in atom.operands]
+    if atom.kind == "named":
+        return spans[0]
     if atom.kind == "//":
         (low, high), (least, most) = spans
         if least is None or least != most or not is_positive(least):
@@ -1135,6 +1292,8 @@ class Formulas:
             return self._emit("constant", value.__index__())
         key = ("expression", value)
         if key not in self._known:
+            for atom in value.named:
+                self.add(atom.operands[0])
             total = None
             for monomial, factor in value._terms:
                 term = self._term(monomial, factor)
@@ -1157,6 +1316,8 @@ class Formulas:
     def _atom(self, atom: _Atom) -> int:
         if atom.kind == "symbol":
             return self._known[atom.name]
+        if atom.kind == "named":
+            return self.add(atom.operands[0])
         operands = [self.add(operand) for operand in atom.operands]
         if atom.kind in ("//", "ifzero"):
             return self._emit({"//": "divide"}.get(atom.kind, atom.kind), *operands)

@@ -19,7 +19,7 @@ from tinycomp.errors import ArtifactError
 from tinycomp.lazy import cached_property
 from tinycomp.runtime.native.library import kernel_named, lib
 from tinycomp.runtime.spec import TensorSpec
-from tinycomp.symbolic import Expression, Size, parse, product
+from tinycomp.symbolic import Expression, Size, define, definitions, naming, parse, product, readable
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -389,6 +389,12 @@ class Program:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the constants as values that ``json`` can write."""
+        with naming() as sizes:
+            data = self._to_dict()
+            names = {name: str(size) for name, size in definitions(*sizes.values()).items()}
+        return data | ({"named": names} if names else {})
+
+    def _to_dict(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "inputs": [_spec_to_dict(spec) for spec in self.inputs],
@@ -412,30 +418,37 @@ class Program:
         Raises:
             ArtifactError: If something is missing or of the wrong kind.
         """
-        try:
-            program = cls(
-                name=str(data["name"]),
-                inputs=tuple(_spec_from_dict(spec) for spec in data["inputs"]),
-                outputs=tuple(_spec_from_dict(spec) for spec in data["outputs"]),
-                constants=tuple(constants),
-                arena_bytes=int(data["arena_bytes"]),
-                instructions=tuple(_instruction_from_dict(item) for item in data["instructions"]),
-                arena_bound=int(data.get("arena_bound", 0)),
-                left=tuple(Left(int(output), _operand_from_list(place)) for output, place in data.get("left", ())),
-                arena=tuple(_piece_from_list(item) for item in data.get("arena", ())),
-                tables=tuple(_word_from_list(item) for item in data.get("tables", ())),
-                conditions=tuple(_condition_from_list(item) for item in data.get("conditions", ())),
-                setup=int(data.get("setup", 0)),
-                blocks=tuple(_block_from_list(block) for block in data.get("blocks", ())),
-                texts=_texts_from_dict(data["texts"]) if "texts" in data else None,
-            )
-            _check_found(program)
-            _check_texts(program)
-            return program
-        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-            raise ArtifactError(
-                "the description of a program is damaged", found=f"{type(error).__name__}: {error}"
-            ) from error
+        with naming():
+            try:
+                for name, text in data.get("named", {}).items():
+                    define(str(name), parse(text))
+                return cls._from_dict(data, constants)
+            except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+                raise ArtifactError(
+                    "the description of a program is damaged", found=f"{type(error).__name__}: {error}"
+                ) from error
+
+    @classmethod
+    def _from_dict(cls, data: Mapping[str, Any], constants: Sequence[Array]) -> Program:
+        program = cls(
+            name=str(data["name"]),
+            inputs=tuple(_spec_from_dict(spec) for spec in data["inputs"]),
+            outputs=tuple(_spec_from_dict(spec) for spec in data["outputs"]),
+            constants=tuple(constants),
+            arena_bytes=int(data["arena_bytes"]),
+            instructions=tuple(_instruction_from_dict(item) for item in data["instructions"]),
+            arena_bound=int(data.get("arena_bound", 0)),
+            left=tuple(Left(int(output), _operand_from_list(place)) for output, place in data.get("left", ())),
+            arena=tuple(_piece_from_list(item) for item in data.get("arena", ())),
+            tables=tuple(_word_from_list(item) for item in data.get("tables", ())),
+            conditions=tuple(_condition_from_list(item) for item in data.get("conditions", ())),
+            setup=int(data.get("setup", 0)),
+            blocks=tuple(_block_from_list(block) for block in data.get("blocks", ())),
+            texts=_texts_from_dict(data["texts"]) if "texts" in data else None,
+        )
+        _check_found(program)
+        _check_texts(program)
+        return program
 
     def to_text(self) -> str:
         """Return the program for people, one kernel call per line."""
@@ -480,7 +493,12 @@ def _number(value: float | Size) -> str:
 
 
 def _size_to_json(size: Size) -> int | str:
-    return size if isinstance(size, int) else str(size)
+    if isinstance(size, int):
+        return size
+    size = readable(size)
+    for name, part in definitions(size).items():
+        define(name, part)
+    return str(size)
 
 
 def _size_from_json(data: Any) -> Size:
@@ -663,7 +681,7 @@ def _instruction_from_dict(data: Mapping[str, Any]) -> Instruction:
 
 def _param_to_json(value: float | Size) -> float | str | list[str]:
     if isinstance(value, Expression):
-        return [str(value)]
+        return [str(_size_to_json(value))]
     return value if math.isfinite(value) else str(value)
 
 

@@ -16,7 +16,8 @@ from tinycomp.ops.elements import element_sources, read_elements, with_elements
 from tinycomp.ops.rows import declared_rows, name_rows
 from tinycomp.passes.assign_layout import AssignLayout, LayoutRule
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
-from tinycomp.passes.fold_constants import FoldConstants
+from tinycomp.passes.fold_constants import FoldConstants, evaluated
+from tinycomp.rewrite.edits import replace_by_constant
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.runtime.native.program import Condition, Program
 from tinycomp.symbolic import Expression, Size, has_elements, minimum
@@ -31,7 +32,7 @@ from tinycomp.targets.c.codegen.rules import LoweringRule
 from tinycomp.targets.c.codegen.texts import has_texts, takes_texts
 from tinycomp.targets.c.options import Settings
 from tinycomp.targets.c.quantized.unsigned import MakeUnsigned
-from tinycomp.targets.common.checks import UnsizedError
+from tinycomp.targets.common.checks import UnsizedError, is_known
 from tinycomp.targets.common.composites import own_parameters
 
 Table = Mapping[tuple[str, str], LoweringRule]
@@ -50,15 +51,16 @@ def generate(region: Node, table: Table, settings: Settings | None = None) -> Pr
 
     Raises:
         TargetError: If the region holds an operator that the target does not know.
-        Decline: If a size follows from others by an expression that is longer than those of dimensions.
+        Decline: If the sizes of a value are not known.
     """
     body = region.body.clone()
     try:
-        program = _of_graph(region.op, body, table, settings or Settings())
+        with symbolic.naming():
+            program = _of_graph(region.op, body, table, settings or Settings())
     except UnsizedError as error:
         name = error.value.name
         places = [place for place, node in enumerate(region.body.nodes) if name in {v.name for v in node.outputs}]
-        raise Decline(f'the sizes of "{name}" are expressions that are too long', places) from error
+        raise Decline(f'the sizes of "{name}" are not known', places) from error
     body.dissolve()
     return program
 
@@ -83,6 +85,7 @@ def _of_graph(name: str, graph: Graph, table: Table, settings: Settings, outer: 
         symbolic.expecting(expected),
         symbolic.expecting({symbol: 0 if size is None else symbolic.typical(size) for symbol, size in most.items()}),
     ):
+        _dequantize(graph)
         FoldConstants(keep_quantized=False).run(graph)
         if is_symbolic:
             _fold_sizes(graph, most.keys())
@@ -157,6 +160,15 @@ def _within_bounds(graph: Graph) -> Iterator[Condition]:
                 above = symbolic.maximum(dim - most, 0) if most is not None else 0
             if isinstance(below + above, Expression):
                 yield Condition(below + above, f"{name} is not from {least} to {most}", value.name)
+
+
+def _dequantize(graph: Graph) -> None:
+    """Compute what is dequantised from constants, if no pass has done so: checks take it for a constant."""
+    for node in graph.nodes:
+        if node.op == "DequantizeLinear" and is_known(node.output):
+            arrays = evaluated(node, [None if v is None else v.const for v in node.inputs])
+            if not isinstance(arrays, str):
+                replace_by_constant(graph, node.output, arrays[0])
 
 
 def _fold_sizes(graph: Graph, found: Set[str]) -> None:

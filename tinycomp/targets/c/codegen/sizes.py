@@ -15,7 +15,7 @@ from tinycomp.ops.elements import sizing_operands, with_elements
 from tinycomp.ops.rows import counts_rows
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.rewrite import reject
-from tinycomp.symbolic import dimension, symbol
+from tinycomp.symbolic import dimension, naming, symbol
 from tinycomp.targets.common.checks import Check, Verdict
 
 
@@ -40,11 +40,12 @@ def with_sizes(check: Check) -> Check:
         gets_sizes = any(v.shape is not None and None in v.shape for v in node.inputs if v is not None)
         if verdict is not True and not read and not gets_sizes:
             return verdict
-        alone = None if unranked is not None else _in_region(node, read)
-        if verdict is not True:
-            inside = verdict if alone is None else check(alone)
-            if inside is not True:
-                return inside
+        with naming():
+            alone = None if unranked is not None else _in_region(node, read)
+            if verdict is not True:
+                inside = verdict if alone is None else check(alone)
+                if inside is not True:
+                    return inside
         unsized = _unsized((node if alone is None else alone).used_outputs())
         if unsized is None:
             return True

@@ -17,7 +17,7 @@ from tinycomp.remark import Remark
 from tinycomp.rewrite import reject
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.runtime.native.program import Control
-from tinycomp.symbolic import Expression, Size, dimension, is_at_least_zero, span, symbol
+from tinycomp.symbolic import Expression, Size, dimension, is_at_least_zero, naming, span, symbol
 from tinycomp.target import Decline
 from tinycomp.targets.c.codegen.element_program import TYPES
 from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, View, nbytes
@@ -35,7 +35,10 @@ def whole(accepts: Check) -> Check:
 
     def check(node: Node) -> Verdict:
         verdict = _values(node)
-        return verdict if isinstance(verdict, Remark) else _bodies(node, inside)
+        if isinstance(verdict, Remark):
+            return verdict
+        with naming():
+            return _bodies(node, inside)
 
     def inside(node: Node) -> Verdict:
         if not node.domain and node.op in CONTROL_FLOW:
