@@ -8,7 +8,6 @@ run shows.
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -34,6 +33,7 @@ from tinycomp.ir.types import (
     tensor,
     without_shape,
 )
+from tinycomp.lazy import cached_property
 from tinycomp.ops import is_opaque
 from tinycomp.symbolic import Expression, has_elements, size
 
@@ -70,7 +70,7 @@ class Declarations:
         """Return declarations that are not believed in what only they say: they may be what does not fit the rest."""
         return Declarations(claims=False, stale=self.stale, nodes=self.nodes)
 
-    @functools.cached_property
+    @cached_property
     def read(self) -> frozenset[str]:
         """The names of the values that nodes read."""
         return frozenset(name for node in self.nodes for name in reads(node))
