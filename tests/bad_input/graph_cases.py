@@ -304,7 +304,7 @@ CASES: list[Case] = [
         ),
         {"x": X},
         TinycompError,
-        "the model says that it finds 5",
+        '"v" is not int64[1, 5], as the model declares',
         options={"target": "c"},
     ),
     # 45 raw_data

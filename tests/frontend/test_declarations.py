@@ -13,6 +13,7 @@ import pytest
 import tinycomp
 from tinycomp.errors import TinycompWarning
 from tinycomp.frontend import import_model
+from tinycomp.ir.types import TensorType
 
 HEAD = '<ir_version: 10, opset_import: ["": 21]>'
 X = np.arange(20, dtype=np.float32).reshape(5, 4) - 7
@@ -156,3 +157,76 @@ def test_names_that_only_look_like_placeholders_are_names() -> None:
     module = tinycomp.compile(model(text))
     with pytest.raises(tinycomp.TinycompError, match='the sizes of "unk__12" differ'):
         module(np.ones(2, np.float32), np.ones(3, np.float32))
+
+
+COUNTED = """g (float[2,4] x) => (float[a,b] y) <int64[2,K] v> { v = NonZero(x) w = Cast<to=1>(v) y = Relu(w) }"""
+RESHAPED = "g (float[8] x, int64[2] s) => (float[a,b] y) <float[2,4] v> { v = Reshape(x, s) y = Relu(v) }"
+THREE = np.float32([[1, 0, 2, 0], [0, 3, 0, 0]])
+
+
+@pytest.mark.parametrize("target", ["c", "host", "npu_sim"])
+def test_what_only_the_model_says_is_a_condition_of_each_run(target: str) -> None:
+    right, wrong = (tinycomp.compile(model(COUNTED.replace("K", str(k))), target) for k in (3, 5))
+    assert right.graph.outputs[0].type == TensorType("float32", (2, 3))
+    for module in (right, tinycomp.load(right.to_bytes())):
+        np.testing.assert_array_equal(module(THREE), np.argwhere(THREE).T)
+    for module in (right, wrong, tinycomp.load(right.to_bytes()), tinycomp.load(wrong.to_bytes())):
+        with pytest.raises(tinycomp.TinycompError, match=r'v \((tinycomp::)?Declared\): .*"v" .*int64\[2, [35]\]'):
+            module(np.ones((2, 4), np.float32))
+
+
+@pytest.mark.parametrize("target", ["c", "host"])
+def test_a_declared_shape_of_a_shape_that_is_fed(target: str) -> None:
+    module = tinycomp.compile(model(RESHAPED), target)
+    assert module(np.arange(8, dtype=np.float32), np.array([2, 4])).shape == (2, 4)
+    with pytest.raises(tinycomp.TinycompError, match=r'"v".*float32\[2, 4\]'):
+        module(np.arange(8, dtype=np.float32), np.array([4, 2]))
+
+
+@pytest.mark.parametrize("target", ["c", "host"])
+def test_what_nothing_reads_is_what_the_run_shows(target: str) -> None:
+    """A rule that made the Reshape's target of the declared output would give the right elements in another shape."""
+    reshaped = tinycomp.compile(model("g (float[8] x, int64[2] s) => (float[2,4] v) { v = Reshape(x, s) }"), target)
+    assert reshaped(np.arange(8, dtype=np.float32), np.array([4, 2])).shape == (4, 2)
+    rows = tinycomp.compile(model("g (float[2,4] x) => (int64[2,5] v) { v = NonZero(x) }"), target)
+    assert rows(THREE).shape == (2, 3)
+
+
+def test_a_declaration_that_does_not_fit_is_no_reason_to_refuse_a_model() -> None:
+    text = """g (float[8] x, float[3,8] z, int64[2] s) => (float[a,b] y) <float[2,4] v>
+        { v = Reshape(x, s) y = Add(v, z) }"""
+    with pytest.warns(TinycompWarning, match='what the model declares of "v" cannot be right, and is ignored: node y'):
+        module = tinycomp.compile(model(text))
+    assert module(np.ones(8, np.float32), np.ones((3, 8), np.float32), np.array([1, 8])).shape == (3, 8)
+
+
+def test_a_declaration_is_dropped_where_sizes_follow_by_then() -> None:
+    """The rank of the Squeeze is not known before its axes are computed."""
+    text = """g (float[1,4] x) => (float[a] y) <float[3] v, int64[1] one = {1}, int64[1] m = {-1}>
+        { i = Add(one, m) v = Squeeze(x, i) y = Relu(v) }"""
+    module = tinycomp.compile(model(text))
+    assert "Declared" not in str(module.graph)
+    assert module(np.ones((1, 4), np.float32)).shape == (4,)
+
+
+def test_names_of_unknown_sizes_stand_for_one_size_each() -> None:
+    text = """g (float[n] x) => (int64[1,k] y, int64[1,k] z, int64[1,n] w)
+        { y = NonZero(x) r = Neg(x) z = NonZero(r) w = NonZero(r) }"""
+    graph = import_model(model(text))
+    assert [str(value.type) for value in graph.outputs] == ["int64[1, k]", "int64[1, ?]", "int64[1, ?]"]
+
+
+def test_what_is_declared_of_an_unknown_operator_is_its_type() -> None:
+    text = """<ir_version: 10, opset_import: ["": 21, "vendor": 1]> g (float[batch,4] x, float[n] z)
+        => (float[n,10] y) <float[batch,8,k] v> { v = vendor.Expand(x) y = vendor.Shrink(v) }"""
+    graph = import_model(onnx.parser.parse_model(text))
+    assert [str(node.output.type) for node in graph.nodes] == ["float32[batch, 8, k]", "float32[?, 10]"]
+
+
+def test_an_export_declares_what_was_declared() -> None:
+    exported = tinycomp.to_onnx(tinycomp.from_onnx(model(COUNTED.replace("K", "3"))))
+    onnx.checker.check_model(exported, full_check=True)
+    module = tinycomp.compile(exported)
+    np.testing.assert_array_equal(module(THREE), np.argwhere(THREE).T)
+    with pytest.raises(tinycomp.TinycompError, match='"v"'):
+        module(np.ones((2, 4), np.float32))

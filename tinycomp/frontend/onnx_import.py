@@ -13,6 +13,7 @@ what all graphs of one import share.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -21,8 +22,8 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from tinycomp.errors import ModelError, UnsupportedError, did_you_mean
-from tinycomp.frontend.declarations import Declarations, check_default, declared_types
+from tinycomp.errors import ModelError, TinycompWarning, TypeInferenceError, UnsupportedError, did_you_mean
+from tinycomp.frontend.declarations import Declarations, check_default, declared_types, symbols_of
 from tinycomp.frontend.extension import extension, is_extension
 from tinycomp.frontend.external_data import ExternalData
 from tinycomp.frontend.functions import FunctionTable, LocalFunction, resolve
@@ -40,7 +41,7 @@ from tinycomp.frontend.naming import (
 )
 from tinycomp.frontend.shapes import Shapes, checked_shapes, fixed_symbols, with_symbols
 from tinycomp.frontend.signature import find_signature
-from tinycomp.ir.graph import COMPOSITE, REGION, Attr, Graph, InferTypes, Node, Value
+from tinycomp.ir.graph import COMPOSITE, REGION, TINYCOMP, Attr, Graph, InferTypes, Node, Value
 from tinycomp.ir.proto import (
     ReadExternal,
     attribute_from_proto,
@@ -127,9 +128,17 @@ class ModelSource:
             functions=FunctionTable(proto.functions, proto.ir_version),
             read_external=None if self.external is None else self.external.read,
             sizes=fixed_symbols(declared, overrides),
-            declarations=Declarations.beside(declared, overrides),
+            declarations=Declarations.beside(declared, overrides, proto.graph.node),
         )
-        graph = _import_main(loaded, context, overrides)
+        try:
+            graph = _import_main(loaded, context, overrides)
+        except TypeInferenceError as error:
+            if not context.declarations.claimed:
+                raise
+            graph = _import_main(loaded, context.without_claims(), overrides)
+            said = '", "'.join(context.declarations.claimed)
+            message = f'what the model declares of "{said}" cannot be right, and is ignored: {error}'
+            warnings.warn(message, TinycompWarning, stacklevel=2)
         context.declarations.warn()
         return graph
 
@@ -144,6 +153,7 @@ def _import_main(loaded: LoadedModel, context: Context, overrides: Mapping[str, 
     graph.metadata = {entry.key: entry.value for entry in loaded.proto.metadata_props}
     scope = Scope(graph, defined_names(proto, loaded.where), declared_types(proto, context.sizes))
     _import_inputs(scope, proto, context, overrides, loaded.where)
+    context.declarations.names |= symbols_of(value.type for value in graph.inputs)
     import_contents(scope, proto, context, loaded.where, loaded.weights)
     name_outputs_apart(graph)
     for value in graph.inputs:
@@ -229,6 +239,10 @@ class Context:
     def infer(self) -> InferTypes:
         """What types the nodes of a graph under construction."""
         return infer_node_types if self.is_taken else _untyped
+
+    def without_claims(self) -> Context:
+        """Return the context of another import, which believes nothing that only the model declares of sizes."""
+        return replace(self, declarations=self.declarations.without_claims(), labels={})
 
     def deeper(self, where: str, **changes: object) -> Context:
         """Return the context of a body or function body.
@@ -373,10 +387,25 @@ def insert(
     for value in added.outputs:
         if value.name:
             declared = scope.declared.get(value.name)
+            said = None
             if declared is not None and declared != value.type:
-                context.declarations.compare(value, declared)
-            scope.define(value.name, value)
+                said = context.declarations.compare(value, declared, is_outermost=context.depth == 0)
+            if said is None:
+                scope.define(value.name, value)
+            else:
+                _insert_claim(scope, value, said, context)
     return added
+
+
+def _insert_claim(scope: Scope, value: Value, said: TensorType, context: Context) -> None:
+    """Let all that reads a value rely on sizes that only the model declares: each run compares them."""
+    name = value.name
+    context.declarations.claimed.append(name)
+    scope.graph.rename(value, scope.free_name(f"{name}_found"))
+    node = scope.graph.add(
+        "Declared", [value], {"name": name, "said": said}, domain=TINYCOMP, version=1, outputs=[name], at=value.producer
+    )
+    scope.define(name, node.output)
 
 
 def _untyped(node: Node) -> list[Type]:

@@ -1,6 +1,7 @@
 """Operators of tinycomp's own that compute nothing.
 
-They say how a tensor lies in memory, which of its elements are sizes, or where fusion stops.
+They say how a tensor lies in memory, which of its elements are sizes, what a model declares of it,
+or where fusion stops.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from tinycomp.ir.types import tensor
+from tinycomp.errors import ExecutionError
+from tinycomp.ir.types import TensorType, inform, tensor, type_of
 from tinycomp.ops.record import OpFamily
 from tinycomp.ops.rule import Facts, Results
-from tinycomp.symbolic import element
+from tinycomp.symbolic import Expression, element
 
 FAMILY = OpFamily("internal")
 
@@ -53,3 +55,27 @@ def stop_fusion(x: Any) -> Any:
 @FAMILY.infer("StopFusion", domain="tinycomp")
 def _stop_fusion_rule(facts: Facts) -> Results:
     return [facts.type(0)]
+
+
+@FAMILY.infer("Declared", domain="tinycomp")
+def _declared_type(facts: Facts) -> Results:
+    """Return what is known of the operand, and for the rest what is declared; each run compares the two."""
+    said, own = facts.attr("said"), facts.shape(0)
+    if own is None or len(own) != len(said.shape):
+        return [inform(facts.type(0), said)]
+    for axis, (size, dim) in enumerate(zip(own, said.shape, strict=True)):
+        if isinstance(size, Expression) and isinstance(dim, int):
+            facts.demand(size - dim, f'"{facts.attr("name")}" is not {said}, as the model declares, along axis {axis}')
+    return [inform(facts.type(0), said)]
+
+
+@FAMILY.op("Declared", domain="tinycomp", traits={"silent"})
+def declared(x: Any, *, name: str, said: TensorType) -> Any:
+    """Return ``x``, of which the model declares sizes that nothing else tells."""
+    dims = said.shape or ()
+    if len(dims) != x.ndim or any(isinstance(d, int) and d != size for d, size in zip(dims, x.shape, strict=True)):
+        raise ExecutionError(
+            f'"{name}" has another shape than the model declares', expected=str(said), found=str(type_of(x)),
+            hint="Correct the shape of the value in the model, or leave it out there.",
+        )  # fmt: skip
+    return x

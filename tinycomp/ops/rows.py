@@ -41,19 +41,6 @@ def row_bound(node: Node) -> Size | None:
     return None if record is None or record.row_bound is None else record.row_bound(node)
 
 
-def declared_rows(graph: Graph) -> dict[str, tuple[int, Node]]:
-    """Return the numbers of rows that a model declares although data decide them, with the nodes.
-
-    The keys are the names that :func:`name_rows` gives to these numbers.
-    """
-    declared: dict[str, tuple[int, Node]] = {}
-    for node in graph.nodes if any_counts_rows(graph) else ():
-        record, shape = record_of(node), node.outputs[0].shape
-        if record is not None and shape and counts_rows(node) and isinstance(shape[record.row_axis], int):
-            declared[f"{node.outputs[0].name}.{record.row_axis}"] = int(shape[record.row_axis] or 0), node
-    return declared
-
-
 def name_rows(graph: Graph) -> dict[str, Size]:
     """Give numbers of rows that depend on data a name, and all values the types that follow from that.
 

@@ -44,7 +44,7 @@ from tinycomp.runtime.native.library import kernel_named
 from tinycomp.runtime.native.program import Block, BufferSpec, Instruction, Operand, Program
 from tinycomp.runtime.plan import DISCARD, FIRST_FREE
 from tinycomp.runtime.spec import TensorSpec
-from tinycomp.symbolic import Size, size
+from tinycomp.symbolic import Size, size, solved, substitute
 
 _HINT = "The file is damaged: save the module again."
 Slots = Sequence[int]
@@ -274,7 +274,7 @@ def _check_types(
                 _refuse(f"the program has another number of {kind}s", where, str(len(slots)), str(len(buffers)))
         for index, (buffer, slot) in enumerate(zip(program.operands, reads, strict=True)):
             _check_fit(f"step {label}, operand {index}", types[slot], _buffer_type(buffer))
-        types |= {slot: _buffer_type(buffer) for buffer, slot in zip(program.results, writes, strict=True)}
+        types |= {slot: _result_type(buffer, program) for buffer, slot in zip(program.results, writes, strict=True)}
     for spec, slot in zip(*outputs, strict=True):
         _check_fit(f'output "{spec.name}"', _type(spec), types[slot], whole=True)
 
@@ -304,6 +304,17 @@ def _type(spec: TensorSpec) -> _Type:
 
 def _buffer_type(buffer: BufferSpec) -> _Type:
     return buffer.dtype, buffer.shape
+
+
+def _result_type(buffer: BufferSpec, program: Program) -> _Type:
+    """Return the type of a result, with the sizes that the conditions of its program leave."""
+    if all(isinstance(size, int) for size in buffer.shape):
+        return _buffer_type(buffer)
+    known = dict(filter(None, [solved(condition.value, 0) for condition in program.conditions]))
+    try:
+        return buffer.dtype, tuple([substitute(size, known) for size in buffer.shape])
+    except ZeroDivisionError:
+        return _buffer_type(buffer)
 
 
 def _text(of: _Type) -> str:

@@ -21,7 +21,7 @@ from tinycomp.passes.simplify.facts import (
     same_shape_of_equal_size,
 )
 from tinycomp.rewrite import GraphBuilder, Match, P, ValuePattern, replaces, rule
-from tinycomp.rewrite.edits import bypass, take_over, version_of
+from tinycomp.rewrite.edits import bypass, replace_results, take_over, version_of
 from tinycomp.rewrite.traits import attribute, has_trait, is_random
 
 _FAR = (1 << 31) - 1
@@ -55,6 +55,16 @@ def _hand_on(graph: Graph, node: Node) -> bool:
 def drop_identity(op: GraphBuilder, x: Value) -> Value:
     """Replace ``Identity(x)`` by x."""
     return x
+
+
+@rule(("tinycomp", "Declared"))
+def drop_declared(graph: Graph, node: Node) -> bool:
+    """Drop a declaration of sizes that follow from the operands by now: these are true, whatever is declared."""
+    own = node.operand(0).shape
+    said = node.attrs["said"].shape
+    if own is None or (len(own) == len(said) and any(map(lambda a, b: a is None and isinstance(b, int), own, said))):
+        return False
+    return replace_results(graph, node, [node.operand(0)])
 
 
 @replaces(lambda x: P.op(("Concat", "Sum", "Max", "Min", "Mean"), x))
@@ -313,6 +323,7 @@ def _greatest(name: str) -> float:
 
 RULES = (
     drop_identity,
+    drop_declared,
     drop_dropout,
     drop_cast,
     drop_reshape,

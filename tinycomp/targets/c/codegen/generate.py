@@ -13,7 +13,7 @@ from tinycomp.ir.types import Dim, TensorType, Type, tensor, without_contents
 from tinycomp.ops.agreement import conditions, implied_sizes
 from tinycomp.ops.body_types import retype
 from tinycomp.ops.elements import element_sources, read_elements, with_elements
-from tinycomp.ops.rows import declared_rows, name_rows
+from tinycomp.ops.rows import name_rows
 from tinycomp.passes.assign_layout import AssignLayout, LayoutRule
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.fold_constants import FoldConstants, evaluated
@@ -72,14 +72,11 @@ def _of_graph(name: str, graph: Graph, table: Table, settings: Settings, outer: 
     its calls.
     """
     is_body = outer is not None
-    declared = declared_rows(graph)
     is_symbolic, most = name_sizes(graph, f"{name}:" if is_body else "")
     is_symbolic = is_symbolic or bool(most) or (not is_body and has_texts(graph))
     conditions: list[Condition] = []
     if is_symbolic or most:
         conditions += (*(() if is_body else _within_bounds(graph)), *_conditions(graph))
-    if not is_body:
-        conditions += [_count(found, *declared[found]) for found in most if found in declared]
     expected = symbolic.expected_sizes([tensor(v.type).sizes or () for v in graph.inputs])
     with (
         symbolic.expecting(expected),
@@ -114,13 +111,6 @@ def _of_graph(name: str, graph: Graph, table: Table, settings: Settings, outer: 
         program = emit.finish(name, _memory_rewrite(settings))
     conditions += emit.demands
     return dataclasses.replace(program, conditions=tuple(conditions))
-
-
-def _count(name: str, rows: int, node: Node) -> Condition:
-    """Return the condition that a node finds as many rows at run time as its model declares."""
-    value = symbolic.symbol(name) - rows
-    assert isinstance(value, Expression)
-    return Condition(value, f"the model says that it finds {rows}", f"{node.label} ({node.qualified_op})")
 
 
 def _conditions(graph: Graph) -> tuple[Condition, ...]:

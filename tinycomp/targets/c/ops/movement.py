@@ -86,6 +86,12 @@ FAMILY.lower("Shape", "Size", check=_has_sizes, layout=LayoutRule.ROW_MAJOR)(wri
 FAMILY.lower("Sizes", check=taken, layout=LayoutRule.ROW_MAJOR, domain=TINYCOMP)(write_sizes)
 
 
+@FAMILY.lower("Declared", check=known_rank, layout=LayoutRule.ROW_MAJOR, domain=TINYCOMP)
+def declared(emit: Emitter, node: Node) -> None:
+    """Hand the operand on: that its sizes are as declared is a condition of the program."""
+    emit.alias(node.output, emit.view(node.operand(0)))
+
+
 @FAMILY.lower("Elements", check=taken, layout=LayoutRule.ROW_MAJOR, domain=TINYCOMP)
 def elements(emit: Emitter, node: Node) -> None:
     """Read elements as sizes of what follows: each is copied to where the executor looks."""
