@@ -141,23 +141,6 @@ _VECTORS_OF_CHANNELS = 21
 """Since this opset GroupNormalization has an element for every channel, not for every group."""
 
 
-def _recurrent(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-    x, w, r = shapes[:3]
-    if not x or not w or not r:
-        return
-    batch_first = bool(node.attrs.get("layout", 0))
-    batch = x[0 if batch_first else 1]
-    yield Demand(x[2], w[2])
-    yield Demand(w[0], r[0])
-    for state in shapes[5:7]:
-        if state:
-            yield Demand(state[0 if batch_first else 1], batch)
-            yield Demand(state[1 if batch_first else 0], w[0])
-            yield Demand(state[2], r[2])
-    if len(shapes) > 4 and shapes[4]:
-        yield Demand(shapes[4][0], batch)
-
-
 def _concat(node: Node, shapes: _Shapes) -> Iterator[Demand]:
     known = [shape for shape in shapes if shape]
     for shape in known[1:]:
@@ -223,7 +206,6 @@ _RULES: Mapping[str, _Rule] = {
     **dict.fromkeys(("LayerNormalization", "PRelu", "RMSNormalization"), _repeated),
     **dict.fromkeys(("BatchNormalization", "GroupNormalization", "InstanceNormalization"), _channels),
     **dict.fromkeys(("Conv", "ConvInteger", "ConvTranspose"), _convolution_rule(1)),
-    **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),
     **dict.fromkeys(("Scatter", "ScatterElements"), _scatter),
     "Concat": _concat,
     "Expand": _expand,
