@@ -214,32 +214,12 @@ _VECTORS_OF_CHANNELS = 21
 """Since this opset GroupNormalization has an element for every channel, not for every group."""
 
 
-def _recurrent(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-    x, w, r = shapes[:3]
-    if not x or not w or not r:
-        return
-    batch_first = bool(node.attrs.get("layout", 0))
-    batch = x[0 if batch_first else 1]
-    yield Demand(x[2], w[2])
-    yield Demand(w[0], r[0])
-    for state in shapes[5:7]:
-        if state:
-            yield Demand(state[0 if batch_first else 1], batch)
-            yield Demand(state[1 if batch_first else 0], w[0])
-            yield Demand(state[2], r[2])
-    if len(shapes) > 4 and shapes[4]:
-        yield Demand(shapes[4][0], batch)
-
-
 _RULES: Mapping[str, _Rule] = {
     "BatchNormalization": _channels,
-    "GRU": _recurrent,
     "GroupNormalization": _channels,
     "InstanceNormalization": _channels,
-    "LSTM": _recurrent,
     "LayerNormalization": _repeated,
     "PRelu": _repeated,
     "RMSNormalization": _repeated,
-    "RNN": _recurrent,
     "StringConcat": _broadcast,
 }

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from tinycomp.errors import ExecutionError, ModelError, did_you_mean
+from tinycomp.errors import ExecutionError, did_you_mean
 from tinycomp.ir.graph import Node
 from tinycomp.memory.budget import check_time, current
-from tinycomp.ops.facts import Facts
 from tinycomp.ops.numeric import Array, compute_dtype, node_shape, quiet
 from tinycomp.ops.record import OpFamily
+from tinycomp.ops.rule import Facts, Results
 from tinycomp.symbolic import Size, product
 
 FAMILY = OpFamily("recurrent")
@@ -48,9 +48,6 @@ _ACTIVATIONS: dict[str, tuple[Callable[[Array, Any, Any], Array], float | None, 
     "hardsigmoid": (lambda x, a, b: np.clip(a * x + b, 0, 1), 0.2, 0.5),
 }
 
-ACTIVATION_NAMES = tuple(_ACTIVATIONS)
-"""The names in lower case; ONNX compares them without regard to case."""
-
 
 @dataclass(frozen=True)
 class Resolved:
@@ -68,23 +65,12 @@ class Resolved:
 
 
 def resolve_activations(
-    op: str, names: Sequence[str], alphas: Sequence[float] | None, betas: Sequence[float] | None
+    names: Sequence[str], alphas: Sequence[float] | None, betas: Sequence[float] | None
 ) -> list[Resolved]:
-    """Return the functions with their parameters; alphas and betas go, in order, to the functions that take one.
-
-    Raises:
-        ModelError: If a name is unknown.
-    """
+    """Return the functions with their parameters; alphas and betas go, in order, to the functions that take one."""
     alpha_left, beta_left = iter(alphas or ()), iter(betas or ())
     resolved = []
     for name in names:
-        if name.lower() not in _ACTIVATIONS:
-            raise ModelError(
-                f"{op}: unknown activation",
-                expected=f"one of {sorted(_ACTIVATIONS)}",
-                found=repr(name),
-                hint=did_you_mean(name.lower(), _ACTIVATIONS),
-            )
         _, alpha, beta = _ACTIVATIONS[name.lower()]
         a = None if alpha is None else next(alpha_left, alpha)
         b = None if beta is None else next(beta_left, beta)
@@ -93,14 +79,10 @@ def resolve_activations(
 
 
 def make_activations(
-    op: str, names: Sequence[str], alphas: Sequence[float] | None, betas: Sequence[float] | None, clip: float | None
+    names: Sequence[str], alphas: Sequence[float] | None, betas: Sequence[float] | None, clip: float | None
 ) -> list[Activation]:
-    """Return functions that clip and activate, with their parameters as :func:`resolve_activations` finds them.
-
-    Raises:
-        ModelError: If a name is unknown.
-    """
-    return [_activation(r, clip) for r in resolve_activations(op, names, alphas, betas)]
+    """Return functions that clip and activate, with their parameters as :func:`resolve_activations` finds them."""
+    return [_activation(r, clip) for r in resolve_activations(names, alphas, betas)]
 
 
 def _activation(resolved: Resolved, clip: float | None) -> Activation:
@@ -154,34 +136,15 @@ def _prepare(
     lengths: Array | None,
     states: Sequence[Array | None],
     direction: str,
-    hidden_size: int | None,
     layout: int,
 ) -> Problem:
-    if direction not in _REVERSE:
-        raise ModelError(f"{op}: unknown direction", expected=f"one of {list(_REVERSE)}", found=repr(direction))
     reverse = _REVERSE[direction]
-    for name, operand in (("X", x), ("W", w), ("R", r)):
-        if operand.ndim != 3:
-            raise ModelError(
-                f"{op}: {name} has the wrong rank", expected="rank 3", found=f"shape {list(operand.shape)}"
-            )
     time_first = x.swapaxes(0, 1) if layout else x
-    steps, batch, width = time_first.shape
+    steps, batch = time_first.shape[:2]
     hidden, ways = r.shape[2], len(reverse)
-    if hidden_size is not None and hidden_size != hidden:
-        raise ModelError(f"{op}: hidden_size differs from R", expected=str(hidden), found=str(hidden_size))
     dtype = compute_dtype(x.dtype)
     bias = np.zeros((ways, 2 * gates * hidden), dtype=dtype) if b is None else b
     initial = [_initial_state(s, ways, batch, hidden, layout) for s in states]
-    shapes = {
-        "W": (w, (ways, gates * hidden, width)),
-        "R": (r, (ways, gates * hidden, hidden)),
-        "B": (bias, (ways, 2 * gates * hidden)),
-        **{f"initial state {i}": (s, (ways, batch, hidden)) for i, s in enumerate(initial)},
-    }
-    for name, (operand, shape) in shapes.items():
-        if operand.shape != shape:
-            raise ModelError(f"{op}: {name} has the wrong shape", expected=str(shape), found=str(operand.shape))
     return Problem(
         x=time_first.astype(dtype, copy=False),
         w=w.astype(dtype, copy=False),
@@ -203,11 +166,11 @@ def _initial_state(state: Array | None, ways: int, batch: int, hidden: int, layo
 def _checked_lengths(op: str, lengths: Array | None, steps: int, batch: int) -> Array:
     if lengths is None:
         return np.full(batch, steps)
-    if lengths.shape != (batch,) or (lengths < 0).any() or (lengths > steps).any():
+    if (lengths < 0).any() or (lengths > steps).any():
         raise ExecutionError(
             f"{op}: bad sequence_lens",
-            expected=f"{batch} lengths in [0, {steps}]",
-            found=f"{lengths.reshape(-1)[:8].tolist()} of shape {list(lengths.shape)}",
+            expected=f"lengths in [0, {steps}]",
+            found=str(lengths.reshape(-1)[:8].tolist()),
         )
     return lengths.astype(np.int64)
 
@@ -269,15 +232,10 @@ def activation_names(op: str, given: Sequence[str] | None, default: Sequence[str
         given: The node's ``activations``, if there are any.
         default: The names for one direction where there are none.
         ways: Number of directions.
-
-    Raises:
-        ModelError: If the number of names does not fit.
     """
     names = list(given or list(default) * ways)
     if len(names) == len(default) * 2 and ways == 1 and op == "RNN":
         names = names[:1]  # The schema's default lists one name per direction, whatever the direction.
-    if len(names) != len(default) * ways:
-        raise ModelError(f"{op}: wrong number of activations", expected=str(len(default) * ways), found=str(len(names)))
     return names
 
 
@@ -315,12 +273,11 @@ def rnn(
     ``output_sequence`` is accepted and ignored, since the wanted outputs say the same.
 
     Raises:
-        ModelError: If shapes, direction or activations do not fit.
         ExecutionError: If a sequence length is out of range.
     """
-    p = _prepare("RNN", 1, x, w, r, b, sequence_lens, [initial_h], direction, hidden_size, layout)
+    p = _prepare("RNN", 1, x, w, r, b, sequence_lens, [initial_h], direction, layout)
     names = activation_names("RNN", activations, ["Tanh"], len(p.reverse))
-    functions = make_activations("RNN", names, activation_alpha, activation_beta, clip)
+    functions = make_activations(names, activation_alpha, activation_beta, clip)
 
     def make_step(way: int) -> tuple[Array, Step]:
         recurrent, f = p.r[way].T, functions[way]
@@ -353,12 +310,11 @@ def gru(
     """Run a gated recurrent unit; gates are ordered update, reset, hidden.
 
     Raises:
-        ModelError: If shapes, direction or activations do not fit.
         ExecutionError: If a sequence length is out of range.
     """
-    p = _prepare("GRU", 3, x, w, r, b, sequence_lens, [initial_h], direction, hidden_size, layout)
+    p = _prepare("GRU", 3, x, w, r, b, sequence_lens, [initial_h], direction, layout)
     names = activation_names("GRU", activations, ["Sigmoid", "Tanh"], len(p.reverse))
-    functions = make_activations("GRU", names, activation_alpha, activation_beta, clip)
+    functions = make_activations(names, activation_alpha, activation_beta, clip)
     hidden = p.hidden
 
     def make_step(way: int) -> tuple[Array, Step]:
@@ -412,17 +368,14 @@ def lstm(
     documentation allows either reading, and this is the one of runtimes.
 
     Raises:
-        ModelError: If shapes, direction or activations do not fit.
         ExecutionError: If a sequence length is out of range.
     """
-    p = _prepare("LSTM", 4, x, w, r, b, sequence_lens, [initial_h, initial_c], direction, hidden_size, layout)
+    p = _prepare("LSTM", 4, x, w, r, b, sequence_lens, [initial_h, initial_c], direction, layout)
     names = activation_names("LSTM", activations, ["Sigmoid", "Tanh", "Tanh"], len(p.reverse))
-    functions = make_activations("LSTM", names, activation_alpha, activation_beta, clip)
-    unclipped = make_activations("LSTM", names, activation_alpha, activation_beta, None)
+    functions = make_activations(names, activation_alpha, activation_beta, clip)
+    unclipped = make_activations(names, activation_alpha, activation_beta, None)
     ways, hidden = len(p.reverse), p.hidden
     peep = np.zeros((ways, 3 * hidden), dtype=p.x.dtype) if peepholes is None else peepholes.astype(p.x.dtype)
-    if peep.shape != (ways, 3 * hidden):
-        raise ModelError("LSTM: P has the wrong shape", expected=str((ways, 3 * hidden)), found=str(peep.shape))
 
     def make_step(way: int) -> tuple[Array, Step]:
         f, g, _ = functions[3 * way : 3 * way + 3]
@@ -443,48 +396,44 @@ def lstm(
     return _finish(*_run(p, make_step), x.dtype, layout, outputs)
 
 
+_FUNCTIONS: Mapping[str, int] = {"GRU": 2, "LSTM": 3, "RNN": 1}
 _GATES: Mapping[str, int] = {"GRU": 3, "LSTM": 4, "RNN": 1}
-_DIRECTIONS: Mapping[str, int] = {"forward": 1, "reverse": 1, "bidirectional": 2}
 
 
-@FAMILY.check("GRU", "LSTM", "RNN")
-def _check_recurrent(facts: Facts) -> None:
-    direction = facts.attr("direction", "forward")
-    if direction not in _DIRECTIONS:
-        facts.fail("unknown direction", expected=f"one of {', '.join(_DIRECTIONS)}", found=repr(direction),
-                   hint=did_you_mean(str(direction), _DIRECTIONS))  # fmt: skip
-    for name in facts.attr("activations") or ():
-        if str(name).lower() not in ACTIVATION_NAMES:
-            facts.fail("unknown activation", expected=f"one of {', '.join(ACTIVATION_NAMES)}", found=repr(name),
-                       hint=did_you_mean(str(name).lower(), ACTIVATION_NAMES))  # fmt: skip
-    _check_shapes(facts, _DIRECTIONS[direction], _GATES[facts.node.op])
+@FAMILY.infer("GRU", "LSTM", "RNN")
+def _recurrent(facts: Facts) -> Results:
+    op = facts.node.op
+    ways = len(_REVERSE[facts.require_one_of("direction", tuple(_REVERSE), "forward")])
+    _require_activations(facts, _FUNCTIONS[op] * ways)
+    batch_first = bool(facts.attr("layout", 0))
+    first, second, width = facts.dims(0, 3)
+    steps, batch = (second, first) if batch_first else (first, second)
+    hidden: Size | None = facts.attr("hidden_size") or None
+    hidden = facts.dims(2, 3)[2] if hidden is None else hidden
+    facts.require_at_least(hidden, 1, "hidden_size is out of range")
+    state = (batch, ways, hidden) if batch_first else (ways, batch, hidden)
+    rows = _times(_GATES[op], hidden)
+    facts.require_shape(1, (ways, rows, width), "the weight W")
+    facts.require_shape(2, (ways, rows, hidden), "the recurrence weight R")
+    facts.require_shape(3, (ways, _times(2, rows)), "the bias B")
+    facts.require_shape(4, (batch,), "sequence_lens")
+    facts.require_shape(5, state, "the initial hidden state")
+    facts.require_shape(6, state, "the initial cell state")
+    facts.require_shape(7, (ways, _times(3, hidden)), "the peepholes")
+    dtype = facts.first_dtype(0, 1, 2, 3, 5, 6, 7)
+    whole = (batch, steps, ways, hidden) if batch_first else (steps, ways, batch, hidden)
+    return [facts.tensor(dtype, whole), facts.tensor(dtype, state), facts.tensor(dtype, state)]
 
 
-def _check_shapes(facts: Facts, directions: int, gates: int) -> None:
-    hidden = facts.attr("hidden_size") or facts.dim(2, 2)
-    if hidden is not None and hidden < 1:
-        facts.fail("hidden_size is out of range", expected="1 or more", found=hidden)
-    for (index, what), sizes in _wanted_shapes(facts, directions, gates, hidden).items():
-        rank = facts.rank(index)
-        if rank is not None and rank != len(sizes):
-            facts.fail(f"{what} has the wrong rank", expected=str(len(sizes)), found=rank)
-        for axis, size in enumerate(sizes):
-            facts.require_size(index, axis, size, what)
+def _times(count: int, size: Size | None) -> Size | None:
+    return None if size is None else count * size
 
 
-def _wanted_shapes(
-    facts: Facts, directions: int, gates: int, hidden: int | None
-) -> dict[tuple[int, str], tuple[int | None, ...]]:
-    """Return the shape of every operand but X, by its place and what it is; None for sizes that are not known."""
-    rows = None if hidden is None else gates * hidden
-    batch = facts.dim(0, 0 if facts.attr("layout", 0) else 1)
-    state = (batch, directions, hidden) if facts.attr("layout", 0) else (directions, batch, hidden)
-    return {
-        (1, "the weight W"): (directions, rows, facts.dim(0, 2)),
-        (2, "the recurrence weight R"): (directions, rows, hidden),
-        (3, "the bias B"): (directions, None if rows is None else 2 * rows),
-        (4, "the sequence lengths"): (batch,),
-        (5, "the initial hidden state"): state,
-        (6, "the initial cell state"): state,
-        (7, "the peepholes"): (directions, None if hidden is None else 3 * hidden),
-    }
+def _require_activations(facts: Facts, count: int) -> None:
+    names = [str(name) for name in facts.attr("activations") or ()]
+    for name in names:
+        if name.lower() not in _ACTIVATIONS:
+            facts.fail("unknown activation", expected=f"one of {', '.join(_ACTIVATIONS)}", found=repr(name),
+                       hint=did_you_mean(name.lower(), _ACTIVATIONS))  # fmt: skip
+    fits = len(names) in (0, count) or (facts.node.op, count, len(names)) == ("RNN", 1, 2)
+    facts.require(fits, "wrong number of activations", expected=count, found=len(names))

@@ -320,6 +320,13 @@ class Facts:
             self.require_rank(index, 1, what)
             self.require_equal(self.dim(index, 0), count, f"{what} has the wrong size")
 
+    def require_shape(self, index: int, sizes: Sizes, what: str = "") -> None:
+        """Demand that an operand, where it is there, has a shape, of which sizes may be unknown."""
+        what = what or self.name(index)
+        self.require_rank(index, len(sizes), what)
+        for axis, (own, wanted) in enumerate(zip(self.shape(index) or (), sizes, strict=False)):
+            self.require_equal(own, wanted, f"axis {axis} of {what} has the wrong size")
+
     def require_scalar(self, index: int, what: str = "") -> None:
         """Demand that an operand, where it is there, holds one element, whatever its rank."""
         for axis, dim in enumerate(self.shape(index) or ()):

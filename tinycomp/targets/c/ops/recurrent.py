@@ -157,7 +157,7 @@ def _functions(node: Node, ways: int) -> list[tuple[Resolved, ...]]:
     """Return the functions of every direction, f, g and h; those that a cell does not have are tanh."""
     defaults = _DEFAULTS[node.op]
     names = activation_names(node.op, node.attrs.get("activations"), defaults, ways)
-    found = resolve_activations(node.op, names, node.attrs.get("activation_alpha"), node.attrs.get("activation_beta"))
+    found = resolve_activations(names, node.attrs.get("activation_alpha"), node.attrs.get("activation_beta"))
     each = len(defaults)
     return [(*found[way * each : (way + 1) * each], *(_ABSENT,) * (3 - each)) for way in range(ways)]
 
