@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -9,6 +11,7 @@ from onnx.parser import parse_model as parse
 
 import tinycomp
 from tests.frontend.samples import run
+from tinycomp.errors import ExecutionError
 from tinycomp.ir.verify import verify
 
 HEADER = '<ir_version: 8, opset_import: ["" : 17]>\n'
@@ -46,6 +49,9 @@ IN_A_LOOP = (
 )
 
 
+Target = str | tuple[()]
+
+
 def floats(*shape: int) -> NDArray[np.float32]:
     return np.random.default_rng(len(shape)).standard_normal(shape, np.float32)
 
@@ -53,7 +59,7 @@ def floats(*shape: int) -> NDArray[np.float32]:
 @pytest.mark.parametrize("text", [SQUEEZE, NESTED_SQUEEZE])
 @pytest.mark.parametrize("target", ["c", ()])
 @pytest.mark.parametrize("options", [{}, {"optimize": False}, {"verify": True}], ids=str)
-def test_a_branch_that_is_never_taken_is_not_judged(text: str, target: str | tuple[()], options: dict[str, bool]):
+def test_a_branch_that_is_never_taken_is_not_judged(text: str, target: Target, options: dict[str, bool]) -> None:
     model = parse(text)
     for size in (1, 2):
         feeds = {"x": floats(1, 4, size)}
@@ -63,7 +69,7 @@ def test_a_branch_that_is_never_taken_is_not_judged(text: str, target: str | tup
             assert not [node for _, node in module.graph.walk() if node.op == "If"]
 
 
-def test_a_branch_that_is_never_taken_is_kept_as_it_is():
+def test_a_branch_that_is_never_taken_is_kept_as_it_is() -> None:
     graph = tinycomp.from_onnx(parse(SQUEEZE), shapes={"x": (1, 4, 2)})
     verify(graph)
     (node,) = [node for node in graph.nodes if node.op == "If"]
@@ -74,7 +80,7 @@ def test_a_branch_that_is_never_taken_is_kept_as_it_is():
 
 
 @pytest.mark.parametrize("target", ["c", ()])
-def test_a_branch_that_the_first_trip_alone_leaves_out_is_typed(target: str | tuple[()]):
+def test_a_branch_that_the_first_trip_alone_leaves_out_is_typed(target: Target) -> None:
     model = parse(IN_A_LOOP)
     module = tinycomp.compile(model, target)
     for trips in (0, 1, 3):
@@ -105,7 +111,7 @@ SCANNED = (
 
 
 @pytest.mark.parametrize("target", ["c", ()])
-def test_a_loop_without_trips_gives_rows_of_the_size_that_follows(target: str | tuple[()], tmp_path):
+def test_a_loop_without_trips_gives_rows_of_the_size_that_follows(target: Target, tmp_path: Path) -> None:
     module = tinycomp.compile(parse(ROWS), target)
     module.save(tmp_path / "m.tcm")
     for each in (module, tinycomp.load(tmp_path / "m.tcm")):
@@ -117,8 +123,37 @@ def test_a_loop_without_trips_gives_rows_of_the_size_that_follows(target: str | 
 
 
 @pytest.mark.parametrize("target", ["c", ()])
-def test_a_scan_of_nothing_gives_rows_of_the_size_that_follows(target: str | tuple[()]):
+def test_a_scan_of_nothing_gives_rows_of_the_size_that_follows(target: Target) -> None:
     module = tinycomp.compile(parse(SCANNED), target)
     for length in (0, 2):
         found = module.run({"x": floats(3), "rows": floats(length, 3)})
         assert [found[name].shape for name in "fc"] == [(3,), (3, length, 2)]
+
+
+WANTED = (
+    HEADER
+    + """g (float[n] x, float[m] y, bool q, int64 t) => (float z, float[n] s) {
+    z = If(q) <
+        then_branch = yes () => (float tr) { [both] a = Add(x, y)  tr = ReduceSum<keepdims = 0>(a) },
+        else_branch = no () => (float er) { er = ReduceMax<keepdims = 0>(x) }
+    >
+    s = Loop(t, , x) <body = b (int64 i, bool go, float[n] v) => (bool more, float[n] w) {
+        more = Identity(go)  h = ReduceMax<keepdims = 0>(y)  k = Add(v, h)  d = Sub(v, y)  w = Max(k, d)
+    }>
+}"""
+)
+
+
+@pytest.mark.parametrize("target", ["c", ()])
+def test_what_a_body_wants_of_sizes_counts_where_it_runs(target: Target) -> None:
+    module = tinycomp.compile(parse(WANTED), target)
+    if target:
+        assert not module.report().hosts
+    for other, taken, trips in ((3, True, 2), (2, False, 0), (1, True, 1)):
+        feeds = {"x": floats(3), "y": floats(other), "q": np.array(taken), "t": np.array(trips)}
+        for name, value in zip("zs", run(parse(WANTED), feeds), strict=True):
+            np.testing.assert_allclose(module.run(feeds)[name], value, rtol=1e-6)
+    for taken, trips, node in ((True, 0, "both"), (False, 1, "d")):
+        feeds = {"x": floats(3), "y": floats(2), "q": np.array(taken), "t": np.array(trips)}
+        with pytest.raises(ExecutionError, match=rf"{node} \(.*the operands do not broadcast"):
+            module.run(feeds)

@@ -63,9 +63,12 @@ def conditions(node: Node) -> list[Condition]:
 
 
 def implied_sizes(graph: Graph) -> dict[str, Size]:
-    """Return the symbols that nodes of a graph, bodies included, want to be numbers or other symbols."""
+    """Return the symbols that nodes of a graph want to be numbers or other symbols.
+
+    Nodes in bodies are among them, except for those in branches: one that is not taken wants nothing.
+    """
     known: dict[str, Size] = {}
-    for _, node in graph.walk():
+    for node in _surely_run(graph):
         by_rule = _stated(node)
         pairs = [demand.equal for demand in by_rule or () if demand.equal is not None]
         if by_rule is None:
@@ -76,6 +79,15 @@ def implied_sizes(graph: Graph) -> dict[str, Size]:
                 name, size = equal
                 known = {key: substitute(value, {name: size}) for key, value in known.items()} | {name: size}
     return known
+
+
+def _surely_run(graph: Graph) -> Iterator[Node]:
+    graphs = [graph]
+    for each in graphs:  # which grows meanwhile
+        for node in each.nodes:
+            yield node
+            if node.op != "If" or node.domain:
+                graphs.extend(node.bodies.values())
 
 
 def _stated(node: Node) -> list[rule.Demand] | None:

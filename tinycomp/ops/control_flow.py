@@ -161,7 +161,7 @@ def _no_rows(op: str, index: int, declared: Sequence[DeclaredType], axis: int) -
             hint="Run shape inference on the model first.",
         )
     name, shape = declared[index]
-    dims = [dim if isinstance(dim, int) else 0 for dim in shape]
+    dims = [dim if isinstance(dim, int) else 0 for dim in shape or ()]
     dims.insert(fix_axis(axis, len(dims) + 1, op), 0)
     return np.zeros(dims, dtype=object if name == "string" else np.dtype(getattr(ml_dtypes, name, name)))
 

@@ -74,11 +74,10 @@ def _of_graph(name: str, graph: Graph, table: Table, settings: Settings, outer: 
     is_symbolic, most = name_sizes(graph, f"{name}:" if is_body else "")
     is_symbolic = is_symbolic or bool(most) or (not is_body and has_texts(graph))
     conditions: list[Condition] = []
+    if is_symbolic or most:
+        conditions += (*(() if is_body else _within_bounds(graph)), *_conditions(graph))
     if not is_body:
-        conditions += (*_within_bounds(graph), *_conditions(graph)) if is_symbolic else ()
         conditions += [_count(found, *declared[found]) for found in most if found in declared]
-    elif most:
-        conditions += _conditions(graph)
     expected = symbolic.expected_sizes([tensor(v.type).sizes or () for v in graph.inputs])
     with (
         symbolic.expecting(expected),
@@ -111,9 +110,6 @@ def _of_graph(name: str, graph: Graph, table: Table, settings: Settings, outer: 
                     raise
         program = emit.finish(name, _memory_rewrite(settings))
     conditions += emit.demands
-    if is_body:  # what only sizes of the program around decide is a condition of that one
-        found = most.keys()
-        conditions = [each for each in conditions if isinstance(each.value, Expression) and each.value.symbols & found]
     return dataclasses.replace(program, conditions=tuple(conditions))
 
 
@@ -128,7 +124,8 @@ def _conditions(graph: Graph) -> tuple[Condition, ...]:
     """Return the distinct conditions on the sizes of a run, each with the first node that needs it."""
     found: dict[Size, Condition] = {}
     for node in graph.nodes:
-        for inner in node.operators():
+        has_own = bool(node.bodies) and not node.is_call  # bodies check their conditions when they are entered
+        for inner in [node] if has_own else node.operators():
             for value, text in (*conditions(inner), *_negative(inner)):
                 found.setdefault(value, Condition(value, text, f"{inner.label} ({inner.qualified_op})"))
     return tuple(found.values())
@@ -242,7 +239,8 @@ def _name_inputs(graph: Graph, prefix: str) -> bool:
     are_named = all(type_ == v.type and v.contents is None for type_, v in zip(types, graph.inputs, strict=True))
     if not are_named or not _is_sized(graph, named):
         retype(graph, types)
-    if implied := implied_sizes(graph):
+    # What a body takes has the sizes that it has around it: those that the body wants are its conditions.
+    if not prefix and (implied := implied_sizes(graph)):
         retype(graph, [_with_sizes(type_, implied) for type_ in types])
     if not prefix:
         _name_elements(graph)
