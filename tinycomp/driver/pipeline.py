@@ -23,6 +23,7 @@ from tinycomp.lazy import LazyModule
 from tinycomp.memory.budget import check_time, current
 from tinycomp.passes.annotate_target import AnnotateTarget
 from tinycomp.passes.base import Pass
+from tinycomp.passes.duplicate_tails import DuplicateTails
 from tinycomp.passes.eliminate_common_subexpressions import EliminateCommonSubexpressions
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.expand_functions import ExpandFunctions
@@ -238,6 +239,7 @@ def optimisation_passes(targets: Sequence[Target] = (), policy: Policy | None = 
         InlineFunctions(tuple(targets)),
         *([WidenHalf()] if targets and all(target.widens_half for target in targets) else []),
         FoldConstants(),
+        *([DuplicateTails()] if targets else []),
         *_keeping(targets, policy or Policy()),
         Simplify(),
         FoldConstants(),

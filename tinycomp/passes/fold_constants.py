@@ -178,6 +178,8 @@ class _Folder:
             nodes = choose_branch(self.graph, node, bool(condition.const.reshape(-1)[0]))
             self.stale.update(nodes, users)  # a branch may say more of its results than both together
             return nodes
+        if condition is not None:
+            self.changed |= _bind_condition(node)
         self.changed |= bind_constant_captures(self.graph, node)
         return []
 
@@ -244,6 +246,19 @@ class _Folder:
 
     def _remark(self, node: Node, reason: str) -> None:
         self.graph.remarks.append(Remark(FoldConstants.name, node.sources, "", node.qualified_op, reason))
+
+
+def _bind_condition(node: Node) -> bool:
+    """Let the branches of a conditional that read its condition read what it is there; return whether any did."""
+    changed = False
+    for place, value in enumerate(node.inputs[1:]):
+        for key, body in node.bodies.items() if value is node.inputs[0] else ():
+            formal = body.inputs[place]
+            if body.use_count(formal):
+                shape = formal.static_shape or ()
+                body.replace_uses(formal, body.add_const(np.full(shape, key == "then_branch"), formal.name))
+                changed = True
+    return changed
 
 
 def evaluated(node: Node, operands: Sequence[np.ndarray | None]) -> list[np.ndarray] | str:
