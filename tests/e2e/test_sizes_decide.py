@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from onnx.numpy_helper import from_array
 from onnx.parser import parse_model as parse
 
 import tinycomp
 from tests.frontend.samples import run
-from tinycomp.errors import ExecutionError
+from tinycomp.errors import ExecutionError, TinycompError
 from tinycomp.ir.verify import verify
 
 HEADER = '<ir_version: 8, opset_import: ["" : 17]>\n'
@@ -157,3 +158,61 @@ def test_what_a_body_wants_of_sizes_counts_where_it_runs(target: Target) -> None
         feeds = {"x": floats(3), "y": floats(2), "q": np.array(taken), "t": np.array(trips)}
         with pytest.raises(ExecutionError, match=rf"{node} \(.*the operands do not broadcast"):
             module.run(feeds)
+
+
+VOICE = (
+    HEADER
+    + """g (float[b, 4, c] x, float[2, b, 3] state) => (float[b, o] y, float[2, b, 3] next)
+    <int64 two = {2}, int64 one = {1}, int64[1] first = {0}, int64[1] last = {-1}, int64 three = {3}, int64 zero = {0}>
+{
+    s = Shape(x)  d = Gather(s, two)  q = Equal(d, one)
+    r = If(q) <
+        then_branch = t () => (float[] tr) { tr = Squeeze(x, last) },
+        else_branch = e () => (float[] er) { er = Identity(x) }
+    >
+    h = Gather(state, zero)  k = Gather(state, one)  h3 = Unsqueeze(h, first)  k3 = Unsqueeze(k, first)
+    p = Transpose<perm = [1, 0]>(r)  m = Transpose<perm = [1, 0]>(p)
+    rs = Shape(m)  n = Size(rs)  is3 = Equal(n, three)  flat = Not(is3)
+    seq = If(flat) <
+        then_branch = t2 () => (float[] tr2) { tr2 = Unsqueeze(m, first) },
+        else_branch = e2 () => (float[] er2) { er2 = Identity(m) }
+    >
+    lstm, hn, cn = LSTM <hidden_size = 3> (seq, W, R, , , h3, k3)
+    out = If(flat) <
+        then_branch = t3 () => (float[] tr3) { a = Squeeze(hn, first)  tr3 = Relu(a) },
+        else_branch = e3 () => (float[] er3) { er3 = Relu(lstm) }
+    >
+    y = Sigmoid(out)
+    next = Concat<axis = 0>(hn, cn)
+}"""
+)
+
+
+@pytest.mark.parametrize("target", ["c", ()])
+def test_a_squeeze_of_an_open_size_leaves_nothing_on_the_host(target: Target, tmp_path: Path) -> None:
+    model = parse(VOICE)
+    weights = [("W", (1, 12, 4)), ("R", (1, 12, 3))]
+    model.graph.initializer.extend(from_array(floats(*shape), name) for name, shape in weights)
+    module = tinycomp.compile(model, target, strict=bool(target))
+    if target:
+        assert len(module.report().regions) == 1
+    module.save(tmp_path / "m.tcm")
+    for each in (module, tinycomp.load(tmp_path / "m.tcm")):
+        for batch in (1, 3):
+            feeds = {"x": floats(batch, 4, 1), "state": floats(2, batch, 3)}
+            for name, value in zip(("y", "next"), run(model, feeds), strict=True):
+                np.testing.assert_allclose(each.run(feeds)[name], value, rtol=1e-5, atol=1e-6)
+        with pytest.raises(TinycompError, match=r"tr \(Squeeze|lstm \(LSTM"):
+            each.run({"x": floats(1, 4, 2), "state": floats(2, 1, 3)})
+
+
+@pytest.mark.parametrize("target", ["c", ()])
+@pytest.mark.parametrize("options", [{}, {"specialize": True}, {"verify": True}], ids=str)
+def test_what_follows_branches_of_differing_ranks_runs_in_each(target: Target, options: dict[str, bool]) -> None:
+    model = parse(SQUEEZE)
+    module = tinycomp.compile(model, target, **options)
+    if target:
+        assert [row.op for row in module.report().hosts] == ["If"]
+    for size in (2, 1, 3):
+        feeds = {"x": floats(2, 4, size)}
+        np.testing.assert_array_equal(module.run(feeds)["y"], run(model, feeds)[0])

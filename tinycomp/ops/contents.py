@@ -15,7 +15,7 @@ import numpy as np
 from tinycomp.ir.graph import MOST_CONTENTS, Node, Value
 from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.ops.record import ContentsRule, OpRecord
-from tinycomp.symbolic import Expression, Size, UndecidedError, maximum, minimum, product
+from tinycomp.symbolic import Expression, Size, UndecidedError, if_zero, maximum, minimum, product
 
 Contents = tuple[Size | None, ...]
 
@@ -149,8 +149,8 @@ def _elementwise(node: Node, type_: TensorType, function: Callable[..., Size]) -
         return None
     if node.op == "Cast" and node.operand(0).dtype not in INTEGERS:
         return None
-    if type_.dtype == "bool" and node.op == "Cast":
-        function = bool  # not 0
+    if node.op == "Cast" and type_.dtype == "bool" != node.operand(0).dtype:
+        function = lambda a: 1 - if_zero(a, 1, 0)  # noqa: E731 (not 0)
     try:
         result = np.frompyfunc(lambda *parts: _element(function, parts, type_.dtype), len(arrays), 1)(*arrays)
     except ValueError:  # operands that do not fit are for the run to report

@@ -17,7 +17,7 @@ from tinycomp.ops.contents import computed
 from tinycomp.ops.numeric import Array, compute_dtype, is_float, quiet, widened
 from tinycomp.ops.record import OpFamily
 from tinycomp.ops.rule import Facts, Results, Rule, broadcasting, broadcasting_to, same_as_first, shape_text
-from tinycomp.symbolic import Size, UndecidedError, bounds, maximum, minimum
+from tinycomp.symbolic import Size, UndecidedError, if_zero, maximum, minimum
 
 FAMILY = OpFamily("elementwise")
 _FLOAT32_MAX = 3.4028234663852886e38
@@ -403,13 +403,15 @@ def _remainder(a: Size, b: Size) -> Size:
     return a % b
 
 
-def _are_equal(a: Size, b: Size) -> bool:
-    if a == b:
-        return True
-    low, high = bounds(a - b)
-    if (low is not None and low > 0) or (high is not None and high < 0):
-        return False
-    raise UndecidedError(f"whether {a} = {b} depends on sizes of the run")
+# Truth is a size as well: 1 or 0, and an expression where the sizes of the run decide it.
+
+
+def _is_zero(a: Size) -> Size:
+    return if_zero(a, 1, 0)
+
+
+def _is_less(a: Size, b: Size) -> Size:
+    return _is_zero(maximum(a - b + 1, 0))
 
 
 def _total(*terms: Size) -> Size:
@@ -427,14 +429,14 @@ _RULES: Mapping[str, tuple[Rule, Callable[..., Size] | None]] = {
     "Min": (_since(8), minimum),
     "Sum": (_since(8), _total),
     "Mean": (_since(8), None),
-    "And": (_since(7, "bool"), lambda a, b: int(bool(a) and bool(b))),
-    "Or": (_since(7, "bool"), lambda a, b: int(bool(a) or bool(b))),
-    "Xor": (_since(7, "bool"), lambda a, b: int(bool(a) != bool(b))),
-    "Equal": (_since(7, "bool"), lambda a, b: int(_are_equal(a, b))),
-    "Greater": (_since(7, "bool"), lambda a, b: int(a > b)),
-    "Less": (_since(7, "bool"), lambda a, b: int(a < b)),
-    "GreaterOrEqual": (broadcasting_to("bool"), lambda a, b: int(a >= b)),
-    "LessOrEqual": (broadcasting_to("bool"), lambda a, b: int(a <= b)),
+    "And": (_since(7, "bool"), operator.mul),
+    "Or": (_since(7, "bool"), maximum),
+    "Xor": (_since(7, "bool"), lambda a, b: 1 - _is_zero(a - b)),
+    "Equal": (_since(7, "bool"), lambda a, b: _is_zero(a - b)),
+    "Greater": (_since(7, "bool"), lambda a, b: _is_less(b, a)),
+    "Less": (_since(7, "bool"), _is_less),
+    "GreaterOrEqual": (broadcasting_to("bool"), lambda a, b: 1 - _is_less(a, b)),
+    "LessOrEqual": (broadcasting_to("bool"), lambda a, b: 1 - _is_less(b, a)),
     "Neg": (same_as_first, operator.neg),
     "Abs": (same_as_first, lambda a: a if a >= 0 else -a),
 }
@@ -445,11 +447,11 @@ FAMILY.infer(
     "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitwiseNot", "Ceil", "Cos", "Cosh", "Erf", "Exp", "Floor",
     "Log", "Reciprocal", "Round", "Sign", "Sin", "Sinh", "Sqrt", "Tan", "Tanh",
 )(same_as_first)  # fmt: skip
-FAMILY.infer("Not", contents=computed(lambda a: int(not a)))(broadcasting_to("bool"))
+FAMILY.infer("Not", contents=computed(lambda a: 1 - a))(broadcasting_to("bool"))
 FAMILY.infer("IsInf", "IsNaN")(broadcasting_to("bool"))
 
 
-@FAMILY.infer("Where", contents=computed(lambda condition, a, b: a if condition else b))
+@FAMILY.infer("Where", contents=computed(lambda condition, a, b: if_zero(condition, b, a)))
 def _where(facts: Facts) -> Results:
     return [facts.tensor(facts.first_dtype(1, 2), facts.broadcast(*map(facts.shape, range(3))))]
 
