@@ -35,16 +35,16 @@ from dataclasses import dataclass
 from tinycomp.ir.graph import Graph
 from tinycomp.passes.base import Pass
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
-from tinycomp.passes.simplify import affine, classical, indexing, movement, no_ops, quantized, sequences
+from tinycomp.passes.simplify import affine, carried, classical, indexing, movement, no_ops, quantized, sequences
 from tinycomp.rewrite import Engine, Rule
 
 RULES: tuple[Rule, ...] = (
     *no_ops.RULES, *movement.RULES, *indexing.RULES, *affine.RULES, *quantized.RULES, *classical.RULES,
-    *sequences.RULES,
+    *sequences.RULES, *carried.RULES,
 )  # fmt: skip
 HIDING: tuple[Rule, ...] = (
     no_ops.sum_to_add, no_ops.name_type, no_ops.merge_clamps, *movement.RULES, *indexing.RULES, *affine.RULES,
-    *quantized.RULES, *classical.RULES, *sequences.RULES,
+    *quantized.RULES, *classical.RULES, *sequences.RULES, *carried.RULES,
 )  # fmt: skip
 """The rules that replace operators by others; the remaining rules only remove nodes, which no pattern asks for."""
 _ENGINE = Engine(RULES, claimed=False)
