@@ -216,3 +216,27 @@ def test_what_follows_branches_of_differing_ranks_runs_in_each(target: Target, o
     for size in (2, 1, 3):
         feeds = {"x": floats(2, 4, size)}
         np.testing.assert_array_equal(module.run(feeds)["y"], run(model, feeds)[0])
+
+
+EQUAL = (
+    HEADER
+    + """g (float[a, 2] x) => (float[a, 2] y)
+    <int64 zero = {0}, int64 one = {1}, int64[1] axes = {0}, float[2, 2] w = {1, 2, 3, 4}>
+{
+    s = Shape(x)  d = Gather(s, zero)  q = Equal(d, one)
+    r = If(q) <
+        then_branch = t () => (float[a, 2] tr) { k = Squeeze(x, axes)  u = Unsqueeze(k, axes)  tr = Tanh(u) },
+        else_branch = e () => (float[a, 2] er) { er = MatMul(x, w) }
+    >
+    y = Relu(r)
+}"""
+)
+
+
+@pytest.mark.parametrize("options", [{}, {"specialize": True}, {"verify": True}], ids=str)
+def test_a_size_that_the_condition_asks_for_is_one_size_behind_the_branches(options: dict[str, bool]) -> None:
+    model = parse(EQUAL)
+    module = tinycomp.compile(model, "c", strict=True, **options)
+    assert len(module.report().regions) == 1
+    for rows in (1, 3, 1):
+        np.testing.assert_allclose(module(x := floats(rows, 2)), run(model, {"x": x})[0], rtol=1e-6)

@@ -27,6 +27,7 @@ from tinycomp.frontend.inlining import without_calls
 from tinycomp.frontend.loading import newest_opsets, shown
 from tinycomp.frontend.onnx_import import OP_KEY, TARGET_KEY
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
+from tinycomp.ir.infer import may_lack
 from tinycomp.ir.proto import attribute_to_proto, schema, tensor_to_proto, type_to_proto
 from tinycomp.ir.types import UNKNOWN
 from tinycomp.version import installed_version
@@ -113,7 +114,9 @@ class Writer:
         proto.initializer.extend(_initializer(v, names[v]) for v in used)
         proto.initializer.extend(tensor_to_proto(a, name) for name, a in graph.defaults.items())
         proto.node.extend(self.nodes(graph.nodes, names))
-        outputs, copies = bind_outputs(graph, names, () if nested else graph.output_names, frozenset(captured))
+        # A body of onnxruntime's may neither return what is around it, nor hand on an input, which changes under it.
+        indirect = frozenset(graph.inputs if nested else ())
+        outputs, copies = bind_outputs(graph, names, () if nested else graph.output_names, indirect)
         self.add_identities(proto.node, copies)
         proto.output.extend(value_info(v, name) for v, name in zip(graph.outputs, outputs, strict=True))
         inner = [v for n in graph.nodes for v in n.used_outputs() if v.type != UNKNOWN and names[v] not in outputs]
@@ -155,6 +158,9 @@ class Writer:
         operands = node.inputs[: len(node.inputs) - node.captures]
         proto = self._head(node, node.op, node.domain, operands, names)
         known = schema(node.op, node.domain, node.version)
+        for place, value in enumerate(node.outputs[: len(proto.output)]):
+            if not value.name and known is not None and not may_lack(known, place):
+                proto.output[place] = names.fresh(f"{node.label}_{place}")
         proto.attribute.extend(attribute_to_proto(k, v, known) for k, v in node.attrs.items())
         for key, body in node.bodies.items():
             formals = body.inputs[len(body.inputs) - node.captures :]

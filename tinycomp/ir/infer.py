@@ -166,13 +166,20 @@ def _infer_cached(holder: Uncompared[Node], key: Key) -> Sequence[Type]:
 def node_proto(node: Node, found: defs.OpSchema) -> onnx.NodeProto:
     """Return a node without its bodies as onnx's class, with operands ``i0``, ``i1``, … and results ``o0``, ….
 
-    ``found`` is the schema of its operator.
+    Results that are skipped have a name all the same, unless they are optional. ``found`` is the operator's schema.
     """
     proto = onnx.NodeProto(op_type=node.op, domain=node.domain)
     proto.input.extend("" if v is None else f"i{i}" for i, v in enumerate(_own_operands(node)))
-    proto.output.extend(f"o{i}" if v.name else "" for i, v in enumerate(node.outputs))
+    for i, value in enumerate(node.outputs):
+        proto.output.append(f"o{i}" if value.name or not may_lack(found, i) else "")
     proto.attribute.extend(attribute_to_proto(k, v, found) for k, v in node.attrs.items())
     return proto
+
+
+def may_lack(found: defs.OpSchema, place: int) -> bool:
+    """Tell whether an operator has a result that ONNX lets a model skip."""
+    formal = found.outputs[min(place, len(found.outputs) - 1)]
+    return bool(formal.option == defs.OpSchema.FormalParameterOption.Optional)
 
 
 def _output_type(proto: onnx.TypeProto | None) -> Type:

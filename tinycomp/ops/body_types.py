@@ -29,11 +29,12 @@ from tinycomp.ir.types import (
     join,
     present,
     same,
+    tensor,
     without_contents,
     without_shape,
 )
 from tinycomp.ops import OPS
-from tinycomp.symbolic import UndecidedError
+from tinycomp.symbolic import Size, UndecidedError
 
 CONTROL_FLOW = frozenset(named("control_flow"))
 # The trailing results of their bodies may go unused: the node then has fewer results.
@@ -102,10 +103,39 @@ def _if(node: Node) -> list[Type]:
         _expect_counts(node, key, node.captures, len(node.outputs))
         _retype(body, formal_types(node))
         results.append([v.type for v in body.outputs])
-    joined = [functools.reduce(join, types) for types in zip(*results, strict=True)]
+    joined = [_joined(node, types) for types in zip(*results, strict=True)]
     for index, types in enumerate(zip(*results, strict=True)):
         _expect_same_kind(node, index, types)
     return joined
+
+
+def _joined(node: Node, types: Sequence[Type]) -> Type:
+    """Return the type of what a branch gives, given that of every branch which a run may take.
+
+    Dimensions that differ in text are one where the condition says so: where it asks whether a size is 1, the branch
+    for that may write 1.
+    """
+    joined = functools.reduce(join, types)
+    truth = node.operand(0).contents or ()
+    if len(types) < 2 or len(truth) != 1 or truth[0] is None or not isinstance(joined, TensorType):
+        return joined
+    pair = dict(zip(node.possible_bodies, types, strict=True))
+    taken, other = (tensor(pair[key]).shape or () for key in ("then_branch", "else_branch"))
+    dims = [
+        _dim_of_branches(truth[0], a, b) if dim is None and None not in (a, b) else dim
+        for dim, a, b in zip(joined.shape or (), taken, other, strict=False)
+    ]
+    return joined if joined.shape is None else TensorType(joined.dtype, tuple(dims), joined.layout, joined.contents)
+
+
+def _dim_of_branches(truth: Size, taken: int | str, other: int | str) -> Dim:
+    """Return a dimension that is ``taken`` where ``truth`` is 1 and ``other`` where it is 0, if one of them is always.
+
+    That is so if the condition asks whether they are equal, or whether they are not.
+    """
+    difference = symbolic.size(taken) - symbolic.size(other)
+    equal = [symbolic.if_zero(value, 1, 0) for value in (difference, -difference)]
+    return other if truth in equal else taken if 1 - truth in equal else None
 
 
 def _loop(node: Node) -> list[Type]:

@@ -67,9 +67,10 @@ def _values(node: Node) -> Verdict:
             return reject(f'the rank of "{value.name}" is {"unknown" if type_.rank is None else type_.rank}')
     if node.op == "If":
         branches = [body.outputs for body in node.bodies.values()]
-        for one, other in zip(*branches, strict=True):
-            if one.shape != other.shape or None in (one.shape or ()):
-                return reject(f"the branches give {one.type} and {other.type}: how large a result is depends on data")
+        for type_, *values in zip(infer_node_types(node), *branches, strict=True):
+            if _sizes(type_) is None:
+                given = " and ".join(str(value.type) for value in values)
+                return reject(f"the branches give {given}: how large a result is depends on data")
     elif node.bodies["body"].outputs[0].static_shape is None:
         return reject("the size of the condition is unknown")
     for index in (0,) if node.op == "If" else (0, 1):
@@ -150,7 +151,7 @@ def _results(emit: Emitter, node: Node) -> tuple[list[View | None], list[Size | 
     # A model may have declared names for sizes that only a run shows.
     for value, type_ in zip(node.outputs, infer_node_types(node), strict=False):
         assert isinstance(type_, TensorType), value
-        if not value.name:
+        if not emit.graph.use_count(value):
             places.append(None)
             sizes.append(0)
         elif type_.sizes is not None:
@@ -188,9 +189,8 @@ def loop(emit: Emitter, node: Node) -> None:
     """Emit the repetition of a program."""
     carried = [node.operand(i) for i in range(2, len(node.inputs) - node.captures)]
     body = node.bodies["body"].clone()
-    wanted = [v if v.name else None for v in node.outputs]
     # Rows that nobody reads are not kept; carried values are needed by the next trip.
-    kept = [i for i in range(len(wanted)) if i < len(carried) or wanted[i] is not None]
+    kept = [i for i, v in enumerate(node.outputs) if i < len(carried) or emit.graph.use_count(v)]
     body.set_outputs([body.outputs[0], *[body.outputs[1 + i] for i in kept]])
     captured = _bind_constants(node, [body], 2 + len(carried))
     program = emit.body(body, node.label)
