@@ -16,6 +16,7 @@ from tests.frontend.samples import run
 from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.passes.simplify import Simplify
 
+NO_OPTIONS: dict[str, Any] = {}
 HEADER = '<ir_version: 8, opset_import: ["" : 17]>\n'
 RETURNED = {
     "what is around": """g (float[3, n] x, int64 t) => (float[3, n] z, float[r, 3, n] a) {
@@ -196,7 +197,7 @@ def feeds_of(model: onnx.ModelProto, trips: int) -> dict[str, Any]:
 def test_bodies_return_what_they_read(case: str, target: str | tuple[()]) -> None:
     model = parse_model(HEADER + RETURNED[case])
     names = [output.name for output in model.graph.output]
-    for options in ({}, {"optimize": False}):
+    for options in NO_OPTIONS, {"optimize": False}:
         module = tinycomp.compile(model, target, strict="c" in target and "Scan" not in RETURNED[case], **options)
         for trips in (3, 1, 0):
             feeds = feeds_of(model, trips)
