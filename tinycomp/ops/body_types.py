@@ -122,7 +122,7 @@ def _joined(node: Node, types: Sequence[Type]) -> Type:
     pair = dict(zip(node.possible_bodies, types, strict=True))
     taken, other = (tensor(pair[key]).shape or () for key in ("then_branch", "else_branch"))
     dims = [
-        _dim_of_branches(truth[0], a, b) if dim is None and None not in (a, b) else dim
+        dim if dim is not None or a is None or b is None else _dim_of_branches(truth[0], a, b)
         for dim, a, b in zip(joined.shape or (), taken, other, strict=False)
     ]
     return joined if joined.shape is None else TensorType(joined.dtype, tuple(dims), joined.layout, joined.contents)

@@ -39,7 +39,7 @@ from dataclasses import dataclass
 
 from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value, links_among, reachable
-from tinycomp.ir.types import TensorType
+from tinycomp.ir.types import TensorType, refine
 from tinycomp.ops.agreement import conditions
 from tinycomp.ops.body_types import retype
 from tinycomp.passes.base import Pass
@@ -83,12 +83,21 @@ class DuplicateTails(Pass):
                 left -= size
             elif len(branches) == 1 and _demands(node, *branches):
                 choose_branch(where, node, "then_branch" in branches)
-                retype(where, [value.type for value in where.inputs])
+                _refine(graph)
             else:
                 continue
-            FoldConstants().run(graph)
+            if FoldConstants().run(graph):
+                _refine(graph)
             changed = True
         return changed
+
+
+def _refine(graph: Graph) -> None:
+    """Infer all types again, with what is known of branches by now."""
+    for each in reversed(list(open_graphs(graph))):
+        for node in each.nodes:
+            for value, inferred in zip(node.outputs, each.infer(node), strict=False):
+                value.type = refine(value.type, inferred)
 
 
 def _candidates(graph: Graph, done: set[Node]) -> Iterator[tuple[Graph, Node]]:
