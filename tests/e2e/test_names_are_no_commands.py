@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,10 @@ import pytest
 from onnx import TensorProto, helper
 
 import tinycomp
+from tinycomp.cli import commands
+from tinycomp.cli.commands import doctor
 from tinycomp.cli.entry import main
+from tinycomp.cli.exits import INTERNAL
 from tinycomp.errors import TinycompError, TinycompWarning, visible
 
 NASTY = "\x1b[31mred\x1b[0m\r\x07\x9b31m\u202e\u2028\u200b"
@@ -78,17 +83,72 @@ def test_warnings():
     assert is_safe(str(caught[0].message))
 
 
-@pytest.mark.parametrize("arguments", [["report"], ["report", "--json"], ["run"], ["verify"], ["bench"]])
-def test_the_command_line(arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    path = tmp_path / "model.onnx"
-    onnx.save(model(), path)
-    main([arguments[0], str(path), *arguments[1:]])
-    out, err = capsys.readouterr()
+COMMANDS: list[list[str]] = [
+    *(["report", "MODEL", *more] for more in ([], ["--json"], ["--traceback"])),
+    *(["compile", "MODEL", *more] for more in (
+        ["--emit", "tir"], ["--emit", "program"], ["--emit", "program", "--json"], ["--emit", "c-sources"],
+        ["--dump", "dump"], ["-o", "module.tcm"], ["--target", NASTY], ["--shape", f"{NASTY}=1"],
+    )),
+    *(["opt", "MODEL", *more] for more in ([], ["--print-after", "all"], ["--passes", NASTY], ["--timing"])),
+    ["run", "MODEL"], ["run", f"{NASTY}.onnx"], ["run", "digits", "--input", NASTY], ["verify", "MODEL"],
+    ["bench", "MODEL", "--seconds", "0.1"], ["export-c", "MODEL", "-o", "c"], ["quantize", "MODEL", "-o", "q.onnx"],
+    ["tune", "MODEL", "--seconds", "0.1"], ["generate", "MODEL"], ["generate", NASTY],
+    ["score", "MODEL", NASTY, "-o", "out"],
+    ["score", "MODEL", "x", "-o", "out", "--columns", f"{NASTY}=x"], ["serve", f"{NASTY}=MODEL"],
+    ["serve", f"{NASTY}=digits"],
+    ["serve", "digits", "--host", NASTY], ["cache", NASTY], ["doctor", NASTY], ["targets", NASTY], ["demo", NASTY],
+    [NASTY], ["report", "MODEL", f"--{NASTY}"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", COMMANDS)
+def test_the_command_line(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    onnx.save(model(), "model.onnx")
+    code = main([argument.replace("MODEL", "model.onnx") for argument in arguments])
+    out, err = capfd.readouterr()
+    assert code != INTERNAL, err
     assert out + err
     assert is_safe(out), out
     assert is_safe(err), err
     if "--json" in arguments:
         assert json.loads(out)
+
+
+def test_every_command_is_tried():
+    assert {arguments[0] for arguments in COMMANDS} - {NASTY} == set(commands.SUMMARIES)
+
+
+def test_warnings_and_logs_of_others(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    def warn(options: object, session: object) -> int:
+        warnings.warn(f"a name {NASTY}", UserWarning, stacklevel=1)
+        logging.getLogger("another").error("a name %s", NASTY)
+        return 0
+
+    monkeypatch.setattr(doctor, "COMMAND", replace(doctor.COMMAND, run=warn))
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        root = logging.getLogger()
+        monkeypatch.setattr(root, "handlers", [])
+        assert main(["doctor"]) == 0
+    err = capfd.readouterr().err
+    assert err.count("a name \\x1b[31mred") == 2
+    assert is_safe(err)
+
+
+def test_nothing_else_writes_to_a_terminal():
+    """``Session`` and the console are the only ones; the command line flushes, and keeps others quiet."""
+    package = Path(tinycomp.__file__).parent
+    writing = re.compile(r"sys\.(stdout|stderr)\b(?!\.(flush|fileno|isatty))|(?<![.\w])(print|Console)\(")
+    found = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if writing.search(line.partition("#")[0]) and ">>>" not in line and "..." not in line
+    }
+    assert found == {"cli/session.py", "cli/entry.py"}
 
 
 def test_what_can_be_seen_stays():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import shlex
@@ -68,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     session = Session(as_json="--json" in arguments)
     try:
-        with _warnings_as_remarks(session):
+        with _warnings_as_remarks(session), _logs_as_remarks(session):
             code = _run(arguments, session)
         sys.stdout.flush()
         return code
@@ -83,16 +84,30 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _warnings_as_remarks(session: Session) -> Iterator[None]:
     """Show tinycomp's own warnings without the line of Python that a user of the command line has not written."""
     with warnings.catch_warnings():
-        shown = warnings.showwarning
 
         def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
             if issubclass(category, TinycompWarning):
                 session.note(f"warning: {message}")
             else:
-                shown(message, category, *place, **more)
+                session.note(warnings.formatwarning(message, category, *place[:2]).rstrip())
 
         warnings.showwarning = show
         yield
+
+
+@contextlib.contextmanager
+def _logs_as_remarks(session: Session) -> Iterator[None]:
+    """Show records of logs that nobody else takes on stderr, like everything else."""
+
+    class Notes(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            session.note(self.format(record))
+
+    before, logging.lastResort = logging.lastResort, Notes(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.lastResort = before
 
 
 def _run(arguments: list[str], session: Session) -> int:

@@ -26,7 +26,7 @@ from rich.text import Text
 
 from tinycomp.cli import exits
 from tinycomp.console import SafeConsole
-from tinycomp.errors import TinycompError
+from tinycomp.errors import TinycompError, visible
 
 _BROKEN = "The installation seems to be broken; see: tinycomp doctor"
 _REPORT = "This is a fault in tinycomp. Run again with --traceback and report what it shows."
@@ -92,6 +92,15 @@ class Session:
         """Print for programs; silent without ``--json``."""
         if self.as_json:
             sys.stdout.write(json.dumps(_plain(data), indent=2, allow_nan=False) + "\n")
+
+    def text(self, text: str, *, err: bool = False) -> None:
+        """Print a text of many lines as it is, none of them broken, on stdout or stderr; silent under ``--json``."""
+        if not self.as_json:
+            (sys.stderr if err else sys.stdout).write(visible(f"{text.rstrip()}\n", lines=True))
+
+    def flush(self) -> None:
+        """Let readers have what has been printed."""
+        sys.stdout.flush()
 
     def note(self, text: str) -> None:
         """Print a remark on stderr."""

@@ -44,8 +44,9 @@ def listen(host: str, port: int) -> socket.socket:
         raise OptionError("not a port", where=f"{host}, port {port}", expected="0 to 65535")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
+        host.encode("idna")
         return socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter of names that no host can have
         raise OptionError(
             "cannot listen", where=f"{host}, port {port}", found=str(error), hint="Choose another --port or --host."
         ) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -93,8 +92,8 @@ def _emit(options: Namespace, session: Session) -> int:
     if options.output is not None:
         write_file(options.output, text.encode())
         session.show(f"Wrote {options.output}.")
-    elif not session.as_json:
-        sys.stdout.write(f"{text.rstrip()}\n")  # plain: rich would wrap the lines
+    else:
+        session.text(text)
     session.result({"emit": options.emit, "output": options.output, "text": text})
     return OK
 

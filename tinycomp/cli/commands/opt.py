@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
@@ -54,8 +53,8 @@ def _run(options: Namespace, session: Session) -> int:
         result = pipeline(graph)
     written = [] if options.output is None else _write(options.output, result)
     text = str(result)
-    if options.output is None and not session.as_json:
-        sys.stdout.write(f"{text.rstrip()}\n")
+    if options.output is None:
+        session.text(text)
     timings = [dataclasses.asdict(t) for t in pipeline.timings]
     if options.timing:
         session.err.print(_timing_table(timings))
@@ -74,8 +73,7 @@ def _printer(wanted: list[str], passes: list[Pass], printed: list[dict[str, Any]
     def observe(number: int, name: str, graph: Graph) -> None:
         if number and (_ALL in wanted or name in wanted):
             printed.append({"number": number, "pass": name, "graph": str(graph)})
-            if not session.as_json:
-                sys.stderr.write(f"// after pass {number}, {name}\n{graph}\n")
+            session.text(f"// after pass {number}, {name}\n{graph}", err=True)
 
     return observe
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
@@ -88,7 +87,7 @@ def _run(options: Namespace, session: Session) -> int:
     names = {served.name: None for served in models}
     session.show(f"Serving {', '.join(names)} at {url}. Stop with Ctrl-C.")
     session.result({"url": url, "models": [{"name": served.name, "version": served.version} for served in models]})
-    sys.stdout.flush()
+    session.flush()
     serve(application, listening, grace=options.grace)
     session.note("stopped")
     return OK
