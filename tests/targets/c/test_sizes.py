@@ -399,7 +399,7 @@ ELSEWHERE = {
     "TreeEnsembleClassifier", "TreeEnsembleRegressor", "GridSample", "RoiAlign", "Distances", "PairwiseCoupling",
     "Col2Im", "Det", "Dropout", "Elements", "GroupSlices", "MaxPoolIndices", "RandomNormal", "RandomNormalLike",
     "RandomUniform", "RandomUniformLike", "SampleCells", "TfIdfVectorizer", "c.qavgpool", "c.qresize", "c.qsoftmax",
-    "LabelEncoder", "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "Tokenizer",
+    "LabelEncoder", "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "Tokenizer", "Declared",
 }  # fmt: skip
 """What comes with others in these tests, or is tested with symbolic sizes in a file of its own."""
 
