@@ -202,8 +202,8 @@ def test_a_declaration_that_does_not_fit_is_no_reason_to_refuse_a_model() -> Non
 
 def test_a_declaration_is_dropped_where_sizes_follow_by_then() -> None:
     """The rank of the Squeeze is not known before its axes are computed."""
-    text = """g (float[1,4] x) => (float[a] y) <float[3] v, int64[1] one = {1}, int64[1] m = {-1}>
-        { i = Add(one, m) v = Squeeze(x, i) y = Relu(v) }"""
+    text = """g (float[1,4] x) => (float[a] y) <float[3] v, float[1] zero = {0.0}>
+        { i = Cast<to=7>(zero) v = Squeeze(x, i) y = Relu(v) }"""
     module = tinycomp.compile(model(text))
     assert "Declared" not in str(module.graph)
     assert module(np.ones((1, 4), np.float32)).shape == (4,)

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 import tinycomp
 from tests.host_only import host_only
 from tests.targets.c.harness import make_model
-from tinycomp.errors import ExecutionError, FeedError
+from tinycomp.errors import ExecutionError, FeedError, TinycompWarning
 from tinycomp.memory.budget import limited
 from tinycomp.runtime.binding import direct_call, direct_program, direct_start
 from tinycomp.runtime.regions import NativeRegion
