@@ -30,10 +30,12 @@ def jobs() -> dict[str, list[tuple[int, str]]]:
     for way in WAYS:
         if way not in WHOLE:
             chosen = [op for op in every if _draw(way, op) % SHARE == 0]
-            found[f"way {way}"] = [
-                (min(every[op], key=lambda at, way=way: _draw(way, name_of(at))), way) for op in chosen
-            ]
+            found[f"way {way}"] = [(_drawn(way, every[op]), way) for op in chosen]
     return found
+
+
+def _drawn(way: str, places: list[int]) -> int:
+    return min(places, key=lambda at: _draw(way, name_of(at)))
 
 
 def _draw(way: str, name: str) -> int:
