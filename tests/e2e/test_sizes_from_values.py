@@ -186,10 +186,10 @@ def test_top_k():
     assert regions(module) == ["c"]
     with pytest.raises(ExecutionError) as error:
         module(X, integers(13))
-    assert "k does not fit the axis; found n = 5, k[0] = 13" in str(error.value)
+    assert "k is larger than the axis: k[0] of 12; found n = 5, k[0] = 13" in str(error.value)
     with pytest.raises(ExecutionError) as error:
         module(X, integers(-1))
-    assert 'a size of "best" is negative: k[0]; found n = 5, k[0] = -1' in str(error.value)
+    assert "k is negative: k[0] is below 0; found n = 5, k[0] = -1" in str(error.value)
 
 
 def test_a_reshape_that_does_not_come_out_even_names_the_input():

@@ -193,6 +193,11 @@ def shapes() -> Iterator[Case]:
         yield Case("Col2Im", [columns, i64(*image), i64(2, 2)], opened=True, constants=(2,), wanted=good)
     for block in ((2, 3), (0, 2), (-2, -2)):
         yield Case("Col2Im", [columns, i64(3, 3), i64(*block)])
+    for axes in ((5,), (-3,), (0, 0), (1, -1), (2**62,)):
+        for op in ("ReduceSum", "CumSum")[: 3 - len(axes)]:
+            given = i64(*axes) if op == "ReduceSum" else i64(*axes)[0]
+            yield Case(op, [np.ones((2, 3), np.float32), given], opened=op == "ReduceSum", wanted="axis")
+    yield Case("ArgMax", [np.ones((2, 0), np.float32)], {"axis": 1}, opened=True, wanted="the reduced axis is empty")
     theta = np.ones((1, 2, 3), np.float32)
     for size in ((1, 1, -2, 3), (2, 1, 2, 2), (1, 1, 0, 2), (1, 1, 2), (1, 1, 2, 2)):
         yield Case("AffineGrid", [theta, i64(*size)])

@@ -67,7 +67,7 @@ def test_prelu():
     x, slope = sample("float32", (2, 3, 4, 4)), sample("float32", (3,), 1)
     want = run_ours("PRelu", [x, slope.reshape(3, 1, 1)], version=9)[0]
     np.testing.assert_array_equal(run_ours("PRelu", [x, slope], version=6)[0], want)
-    with pytest.raises(ExecutionError, match=r"slope is larger.*\[2, 1, 4, 4\].*\[3, 1, 1\]"):
+    with pytest.raises(ExecutionError, match="the slope does not broadcast to its tensor"):
         run_ours("PRelu", [x[:, :1], slope], version=6)
 
 
@@ -80,7 +80,7 @@ def test_unknown_attribute_and_mode():
     x = np.zeros(3, np.float32)
     with pytest.raises(ModelError, match=r'operator LeakyRelu has no attribute "alhpa".*Did you mean "alpha"'):
         run_ours("LeakyRelu", [x], {"alhpa": 1.0})
-    with pytest.raises(ExecutionError, match="Gelu: unknown mode; expected none or tanh; found 'fast'"):
+    with pytest.raises(ExecutionError, match="unknown approximate; expected one of none, tanh; found 'fast'"):
         run_ours("Gelu", [x], {"approximate": "fast"})
 
 
@@ -131,5 +131,5 @@ def test_hardmax_takes_the_first_maximum():
 @pytest.mark.parametrize("op", OPERATORS)
 @pytest.mark.parametrize("version", [11, 13])
 def test_axis_out_of_range(op, version):
-    with pytest.raises(ExecutionError, match=rf"{op}: axis out of range; expected an axis in \[-2, 1\]; found 3"):
+    with pytest.raises(ExecutionError, match=r"axis is out of range; expected an axis in \[-2, 1\]; found 3"):
         run_ours(op, [sample("float32", (2, 3))], {"axis": 3}, version)

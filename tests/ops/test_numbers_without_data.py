@@ -54,7 +54,7 @@ def model(text: str) -> onnx.ModelProto:
     "text",
     [
         f"float[{2**31}, 3] x, int64 i) => (float[3] y) {{ s = SplitToSequence<keepdims = 0>(x) y = SequenceAt(s, i)",
-        f"float[1, 1, 3, 3] x, float[1, 1, 2, 2] w, float[1, 8, {2**40}, 2] o) => (float[a, b, c, d] y) "
+        f"float[1, 1, {2**40 + 1}, 3] x, float[1, 1, 2, 2] w, float[1, 8, {2**40}, 2] o) => (float[a, b, c, d] y) "
         "{ y = DeformConv(x, w, o)",
         f"float[1, {2**40}] x) => (bool[a, b] m) {{ y, m = Dropout(x)",
         f"uint8[1, 1, {2**24}, {2**24}] x, uint8 z) => (int32[a, b, c, d] y) <uint8[1, 1, 1, 1] w = {{3}}> "

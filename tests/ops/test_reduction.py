@@ -113,9 +113,9 @@ def test_log_sum_exp_does_not_overflow():
 
 def test_axis_errors():
     x = np.zeros((2, 3), np.float32)
-    with pytest.raises(ExecutionError, match=r"ReduceSum: axis out of range; expected an axis in \[-2, 1\]; found 2"):
+    with pytest.raises(ExecutionError, match=r"of axes is out of range; expected an axis in \[-2, 1\]; found 2"):
         run_ours("ReduceSum", [x, np.array([2])])
-    with pytest.raises(ExecutionError, match="an axis is named twice"):
+    with pytest.raises(ExecutionError, match="axes names an axis twice"):
         run_ours("ReduceSum", [x, np.array([0, -2])])
 
 
@@ -130,7 +130,7 @@ def test_arg(op):
                     check(op, [x], {"axis": axis, "keepdims": keepdims, "select_last_index": 1}, version)
         for dtype in allowed(op, version):
             check(op, [sample(dtype, (3, 4))], {}, version)
-    with pytest.raises(ExecutionError, match=f"{op}: the reduced axis is empty"):
+    with pytest.raises(ExecutionError, match="the reduced axis is empty"):
         run_ours(op, [np.zeros((0, 2), np.float32)])
 
 
@@ -180,8 +180,8 @@ def test_top_k_in_older_versions():
 
 def test_top_k_rejects_k_beyond_the_axis():
     x = np.zeros((2, 3), np.float32)
-    for k in (-1, 4):
-        with pytest.raises(ExecutionError, match=rf"TopK: K does not fit the axis; expected K in \[0, 3\]; found {k}"):
+    for k, text in ((-1, "k is negative; .*found -1"), (4, "k is larger than the axis: 4 of 3")):
+        with pytest.raises(ExecutionError, match=text):
             run_ours("TopK", [x, np.array([k])], outputs=2)
 
 

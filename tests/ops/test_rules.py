@@ -56,6 +56,8 @@ ATTRIBUTES: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "Squeeze": {"axes": st.lists(st.integers(-4, 4), max_size=2)},
     "Unsqueeze": {"axes": st.lists(st.integers(-4, 4), max_size=2)},
     "Shape": {"start": st.integers(-5, 5), "end": st.integers(-5, 5)},
+    **{op: {"axis": st.integers(-4, 4), "keepdims": st.integers(0, 1)} for op in ("ArgMax", "ArgMin")},
+    "ReduceMean": {"axes": st.lists(st.integers(-3, 3), max_size=2), "keepdims": st.integers(0, 1)},
     "Softmax": {"axis": st.integers(-3, 3)},
     "Transpose": {"perm": st.permutations(range(4)) | st.permutations(range(3))},
 }  # fmt: skip
@@ -114,7 +116,7 @@ def _fitting(op: str, draw: st.DrawFn) -> list[Value | None]:
         **{name: [[b, 4, c * 2, 6]] for name in ("DepthToSpace", "SpaceToDepth")},
     }
     default = [first, first if draw(st.booleans()) else [1, first[-1]]][
-        : schema(op, "", since_version(op, "", 23)).min_input
+        : schema(op, "", since_version(op, "", 21)).min_input
     ]
     blurred = st.sampled_from([None, "N"]) if draw(st.booleans()) else st.nothing()
     return [

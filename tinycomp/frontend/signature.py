@@ -190,10 +190,16 @@ def find_signature(op: str, domain: str, opsets: Mapping[str, int], where: str) 
     return signature
 
 
+def _is_withdrawn(op: str, domain: str) -> bool:
+    """Tell whether the newest version of an operator is deprecated: other deprecated versions have a successor."""
+    newest = schema(op, domain, 1 << 30)
+    return newest is not None and bool(newest.deprecated)
+
+
 @functools.cache
 def _signature(op: str, domain: str, opset: int) -> Signature | None:
     known = schema(op, domain, opset)
-    if known is None or known.deprecated:
+    if known is None or (known.deprecated and _is_withdrawn(op, domain)):
         return None
     return Signature(
         op,

@@ -7,16 +7,14 @@ ONNX defines them as functions of simpler operators, so half precision is rounde
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
-from tinycomp.errors import ExecutionError
-from tinycomp.ir.graph import Node
 from tinycomp.ops.elementwise import erf
-from tinycomp.ops.facts import Facts, Operand, one_of, type_of_first
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axis, prod, quiet, rounder, widened
 from tinycomp.ops.record import OpFamily
+from tinycomp.ops.rule import Facts, Results, broadcasting, same_as_first
 
 FAMILY = OpFamily("activation")
 _SELU_ALPHA = 1.67326319217681884765625
@@ -36,17 +34,12 @@ def softplus(x: Array) -> Array:
 FAMILY.op("Sigmoid", traits={"elementwise"})(widened(sigmoid))
 FAMILY.op("Softplus", traits={"elementwise", "inexact_definition"})(widened(softplus))
 
-FAMILY.plain_type("Sigmoid", "Softplus")(type_of_first)
-
 
 @FAMILY.op("Relu", traits={"elementwise", "cheap"})
 @widened
 def relu(x: Array) -> Array:
     """Return max(x, 0)."""
     return np.asarray(np.maximum(x, x.dtype.type(0)))
-
-
-FAMILY.plain_type("Relu")(type_of_first)
 
 
 @FAMILY.op("LeakyRelu", traits={"elementwise", "cheap"})
@@ -56,17 +49,9 @@ def leaky_relu(x: Array, *, alpha: float = 0.01) -> Array:
     return np.asarray(np.maximum(x, 0) + x.dtype.type(alpha) * np.minimum(x, 0))
 
 
-FAMILY.plain_type("LeakyRelu")(type_of_first)
-
-
 @widened
 def prelu(x: Array, slope: Array) -> Array:
     """Return ``x``, or ``slope * x`` below zero."""
-    if np.broadcast_shapes(x.shape, slope.shape) != x.shape:
-        raise ExecutionError(
-            "the slope is larger than the operand", where="PRelu",
-            expected=f"a shape that broadcasts to {list(x.shape)}", found=str(list(slope.shape)),
-        )  # fmt: skip
     return np.asarray(np.maximum(x, 0) + slope * np.minimum(x, 0))
 
 
@@ -81,11 +66,18 @@ def prelu_channels(x: Array, slope: Array) -> Array:
     return np.asarray(prelu(x, slope))
 
 
-@FAMILY.check("PRelu")
-def _check_slope(facts: Facts) -> None:
+@FAMILY.infer("PRelu")
+def _prelu(facts: Facts) -> Results:
     shape = facts.shape(0)
-    if shape is not None and facts.node.version >= 7:
+    if facts.version < _BROADCASTING and shape is not None and len(shape) > 2 and facts.rank(1) == 1:
+        facts.require_broadcast(1, (shape[1],), "the slope")
+    else:
         facts.require_broadcast(1, shape, "the slope")
+    return [facts.tensor(facts.first_dtype(), shape)]
+
+
+_BROADCASTING = 7
+"""Since this version a slope broadcasts from behind; before, one per channel belongs to axis 1."""
 
 
 @FAMILY.op("Elu", traits={"elementwise"})
@@ -93,9 +85,6 @@ def _check_slope(facts: Facts) -> None:
 def elu(x: Array, *, alpha: float = 1.0) -> Array:
     """Return ``x``, or ``alpha (exp(x) - 1)`` below zero."""
     return np.asarray(np.maximum(x, 0) + x.dtype.type(alpha) * np.expm1(np.minimum(x, 0)))
-
-
-FAMILY.plain_type("Elu")(type_of_first)
 
 
 @FAMILY.op("Celu", traits={"elementwise"})
@@ -134,9 +123,6 @@ def hard_swish(x: Array) -> Array:
     return np.asarray(x * np.clip(x / 6 + x.dtype.type(0.5), 0, 1))
 
 
-FAMILY.plain_type("HardSigmoid", "HardSwish")(type_of_first)
-
-
 @FAMILY.op("Softsign", traits={"elementwise", "cheap"})
 @widened
 def softsign(x: Array) -> Array:
@@ -147,21 +133,17 @@ def softsign(x: Array) -> Array:
 @FAMILY.op("Gelu", traits={"elementwise"})
 @widened
 def gelu(x: Array, *, approximate: str = "none") -> Array:
-    """Return ``x Φ(x)``, with the error function or the tanh approximation.
-
-    Raises:
-        ExecutionError: If ``approximate`` is neither "none" nor "tanh".
-    """
+    """Return ``x Φ(x)``, with the error function or the tanh approximation."""
     if approximate == "none":
         return np.asarray(x / 2 * (1 + erf(x * x.dtype.type(math.sqrt(0.5)))))
-    if approximate != "tanh":
-        raise ExecutionError("unknown mode", where="Gelu", expected="none or tanh", found=repr(approximate))
     inner = x.dtype.type(math.sqrt(2 / math.pi)) * (x + x.dtype.type(0.044715) * x * x * x)
     return np.asarray(x / 2 * (1 + np.tanh(inner)))
 
 
-FAMILY.plain_type("Gelu")(type_of_first)
-FAMILY.check("Gelu")(one_of(approximate=("none", "tanh")))
+@FAMILY.infer("Gelu")
+def _gelu(facts: Facts) -> Results:
+    facts.require_one_of("approximate", ("none", "tanh"))
+    return same_as_first(facts)
 
 
 @FAMILY.op("Mish", traits={"elementwise"})
@@ -258,12 +240,6 @@ def log_softmax(x: Array, *, axis: int = -1) -> Array:
     return log_softmax_along(x, fix_axis(axis, x.ndim, "LogSoftmax"))
 
 
-@FAMILY.plain_type("LogSoftmax", "Softmax", since=13)
-def _softmax_type(node: Node, operands: Sequence[Operand]) -> Operand | None:
-    rank = len(operands[0][1])
-    return operands[0] if -rank <= node.attrs.get("axis", -1) < rank else None
-
-
 @FAMILY.op("Hardmax")
 @quiet
 def hardmax_1(x: Array, *, axis: int = 1) -> Array:
@@ -278,6 +254,23 @@ def hardmax(x: Array, *, axis: int = -1) -> Array:
     return hardmax_along(x, fix_axis(axis, x.ndim, "Hardmax"))
 
 
+@FAMILY.infer("Hardmax", "LogSoftmax", "Softmax")
+def _along_axis(facts: Facts) -> Results:
+    rank, is_one = facts.rank(0), facts.version >= _ONE_AXIS
+    axis = int(facts.attr("axis", -1 if is_one else 1))
+    if is_one or axis != rank:
+        facts.require_axis(axis, rank)
+    return same_as_first(facts)
+
+
+_ONE_AXIS = 13
+"""Since this version the axis is that of the rows; before, all axes from there on were, of which there may be none."""
+
+FAMILY.infer(
+    "Celu", "Elu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "Relu", "Selu", "Shrink", "Sigmoid", "Softplus",
+    "Softsign", "Swish", "ThresholdedRelu",
+)(same_as_first)  # fmt: skip
+FAMILY.infer("SwiGLU")(broadcasting)
 FAMILY.trait("along_axis", "Hardmax", "LogSoftmax", "Softmax")
 FAMILY.trait(
     "function", "Celu", "Elu", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "Relu", "Selu", "Sigmoid",

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ops import OPS, rule
@@ -194,32 +193,6 @@ def _all_fit(shapes: Sequence[tuple[Size, ...]]) -> Iterator[Demand]:
             whole = broadcast(whole, dim)
 
 
-def _repeated(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-    """Demand that operands can be repeated to the shape of the first."""
-    x = shapes[0]
-    for shape in shapes[1:] if x else ():
-        for own, size in zip(reversed(x or ()), reversed(shape or ()), strict=False):
-            yield Demand(own, size, or_one=not isinstance(size, int) or size == 1)
-
-
-def _channels(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-    """Demand of every vector an element for each channel."""
-    x = shapes[0]
-    if x is None or len(x) < 2 or (node.op == "GroupNormalization" and node.version < _VECTORS_OF_CHANNELS):
-        return
-    yield from (Demand(x[1], dim) for dim in chain.from_iterable(shape or () for shape in shapes[1:]))
-
-
-_VECTORS_OF_CHANNELS = 21
-"""Since this opset GroupNormalization has an element for every channel, not for every group."""
-
-
 _RULES: Mapping[str, _Rule] = {
-    "BatchNormalization": _channels,
-    "GroupNormalization": _channels,
-    "InstanceNormalization": _channels,
-    "LayerNormalization": _repeated,
-    "PRelu": _repeated,
-    "RMSNormalization": _repeated,
     "StringConcat": _broadcast,
 }

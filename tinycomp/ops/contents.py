@@ -14,20 +14,12 @@ import numpy as np
 from tinycomp.ir.graph import MOST_CONTENTS, Node, Value
 from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.ops.record import ContentsRule, OpRecord
-from tinycomp.symbolic import Expression, Size, UndecidedError, maximum, minimum, product
+from tinycomp.symbolic import Expression, Size, UndecidedError, product
 
 Contents = tuple[Size | None, ...]
 
 INTEGERS = ("int32", "int64", "bool")
 """The element types of tensors that may have contents."""
-_REDUCTIONS: dict[str, Callable[[Sequence[Size]], Size]] = {
-    "ReduceProd": product,
-    "ReduceSum": lambda sizes: sum(sizes[1:], start=sizes[0]),
-    "ReduceMax": lambda sizes: maximum(*sizes),
-    "ReduceMin": lambda sizes: minimum(*sizes),
-}
-OPERATORS = frozenset(_REDUCTIONS)
-"""The operators whose results may have contents."""
 
 
 def moved(operands: int) -> ContentsRule:
@@ -62,11 +54,6 @@ def contents_by(
     if first.static_shape is None or product(first.static_shape) > MOST_CONTENTS:
         return [None] * len(types)
     return rule(node, types, record)
-
-
-def contents_of(node: Node, types: Sequence[Type], record: OpRecord | None) -> Sequence[Contents | None]:
-    """Return the contents of a reduction's result."""
-    return contents_by(reduced(_REDUCTIONS[node.op]), node, types, record)
 
 
 def elements_of(value: Value | None) -> Contents | None:

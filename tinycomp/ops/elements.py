@@ -7,9 +7,8 @@ the elements has to be done before: :func:`element_sources` says which values a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from types import MappingProxyType
 
 from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
@@ -22,15 +21,6 @@ from tinycomp.symbolic import Expression, element, has_elements, product
 
 MOST = 8
 """Elements of an operand that are read."""
-SIZING: Mapping[str, tuple[int, ...]] = MappingProxyType(
-    {
-        "CumProd": (1,), "CumSum": (1,), "ReduceL1": (1,), "ReduceL2": (1,), "ReduceLogSum": (1,),
-        "ReduceLogSumExp": (1,), "ReduceMax": (1,), "ReduceMean": (1,), "ReduceMin": (1,), "ReduceProd": (1,),
-        "ReduceSum": (1,), "ReduceSumSquare": (1,), "TopK": (1,),
-    }
-)  # fmt: skip
-"""The operands whose elements say how large results are, which part is taken, or along which axes, by operator of
-ONNX's own domain."""
 
 
 def is_readable(value: Value) -> bool:
@@ -43,7 +33,7 @@ def is_readable(value: Value) -> bool:
 def sizing_operands(node: Node) -> list[Value]:
     """Return the operands whose elements decide sizes of a node and do not follow from sizes of others."""
     operator = OPS.of(node.op, node.domain)
-    sizing = operator.sizing if operator is not None and operator.infer is not None else SIZING.get(node.op, ())
+    sizing = () if operator is None else operator.sizing
     if node.domain or not sizing or node.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         return []  # a Resize that keeps ratios finds its sizes in floats
     operands = [node.optional_operand(index) for index in sizing]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tinycomp.errors import ExecutionError
-from tinycomp.ops.facts import one_of
 from tinycomp.ops.numeric import Array, compute_dtype, quiet
 from tinycomp.ops.record import OpFamily
+from tinycomp.ops.rule import Facts, Results
 
 FAMILY = OpFamily("loss")
 
@@ -66,4 +66,18 @@ def softmax_cross_entropy_loss(
     return loss.astype(scores.dtype, copy=False), logs.astype(scores.dtype, copy=False)
 
 
-FAMILY.check("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")(one_of(reduction=("none", "sum", "mean")))
+@FAMILY.infer("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
+def _loss(facts: Facts) -> Results:
+    reduction = facts.require_one_of("reduction", ("none", "sum", "mean"), "mean")
+    facts.require_rank_from(0, 2, "the tensor of scores")
+    facts.require_rank_from(1, 1, "the tensor of classes")
+    classes, rank, dtype = facts.rank(1), facts.rank(0), facts.dtype(0)
+    if rank is None and classes is not None:
+        rank = classes + 1
+    if rank is None:
+        return [facts.tensor(dtype, None if reduction == "none" else ()), facts.tensor(dtype, None)]
+    scores = facts.dims(0, rank)
+    facts.require_vector(2, scores[1], "the weight")
+    target = facts.require_same(facts.dims(1, rank - 1), (scores[0], *scores[2:]), "scores and classes differ in shape")
+    logs = facts.tensor(dtype, (target[0], scores[1], *target[1:]))
+    return [facts.tensor(dtype, target if reduction == "none" else ()), logs]

@@ -8,45 +8,30 @@ from typing import Any
 import numpy as np
 import onnx
 
-from tinycomp.errors import ModelError
-from tinycomp.ir.graph import Node
-from tinycomp.ir.types import Type
-from tinycomp.ops.facts import Facts, axis_in_range, one_of, type_of_first
+from tinycomp.ir.proto import DTYPE_BY_NUMBER
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axes, fix_axis, quiet, widened
 from tinycomp.ops.record import OpFamily
+from tinycomp.ops.rule import Facts, Results, same_as_first
 
 FAMILY = OpFamily("norm")
 _SHORT = 8
 """numpy adds up lines of fewer numbers one by one."""
 
 
-def _type_of_first(node: Node) -> list[Type]:
-    """Return the type of the first operand; onnx infers nothing for operators that it defines as functions."""
-    return [node.operand(0).type]
-
-
 def _wide(x: Array) -> Array:
     return x.astype(compute_dtype(x.dtype), copy=False)
 
 
-def _per_channel(op: str, name: str, parameter: Array, x: Array, channels: int | None = None) -> Array:
+def _per_channel(parameter: Array, x: Array) -> Array:
     """Return a per-channel parameter in a shape that broadcasts with ``x`` (N, C, …), in its working type."""
-    size = channels if channels is not None else (x.shape[1] if x.ndim > 1 else 1)
-    if parameter.shape != (size,):
-        raise ModelError(
-            f"{op}: {name} does not fit the channels", expected=f"shape {[size]}", found=str(list(parameter.shape))
-        )
     return _wide(parameter).astype(compute_dtype(x.dtype), copy=False).reshape(-1, *[1] * max(x.ndim - 2, 0))
 
 
-def _scale_and_shift(
-    x: Array, scale: Array, bias: Array, mean: Array, var: Array, epsilon: float, op: str = "BatchNormalization"
-) -> Array:
-    named = {"scale": scale, "B": bias, "mean": mean, "var": var}
-    wide = {name: _per_channel(op, name, p, x) for name, p in named.items()}
-    factor = wide["scale"] / np.sqrt(wide["var"] + np.asarray(epsilon, dtype=wide["var"].dtype))
+def _scale_and_shift(x: Array, scale: Array, bias: Array, mean: Array, var: Array, epsilon: float) -> Array:
+    scale, bias, mean, var = (_per_channel(parameter, x) for parameter in (scale, bias, mean, var))
+    factor = scale / np.sqrt(var + np.asarray(epsilon, dtype=var.dtype))
     y: Array = _wide(x) * factor
-    y += wide["B"] - wide["mean"] * factor
+    y += bias - mean * factor
     return y.astype(x.dtype, copy=False)
 
 
@@ -90,17 +75,7 @@ def batch_normalization_1(
         return batch_normalization_7(
             x, scale, bias, mean, var, epsilon=epsilon, momentum=momentum, spatial=spatial, outputs=1
         )
-    _require_spatial(spatial)
     return _training(x, scale, bias, mean, var, epsilon, momentum)[:outputs]
-
-
-def _require_spatial(spatial: int) -> None:
-    if not spatial:
-        raise ModelError(
-            "BatchNormalization: training per activation is not possible",
-            expected="spatial = 1 where batch statistics are used",
-            found="spatial = 0",
-        )
 
 
 @FAMILY.op("BatchNormalization", since=7, traits={"output_count"})
@@ -119,7 +94,6 @@ def batch_normalization_7(
 ) -> Any:
     """Normalise in the mode of the number of outputs; without ``spatial``, parameters are per activation."""
     if outputs > 1:
-        _require_spatial(spatial)
         return _training(x, scale, bias, mean, var, epsilon, momentum)[:outputs]
     if spatial:
         return _scale_and_shift(x, scale, bias, mean, var, epsilon)
@@ -143,23 +117,40 @@ def batch_normalization(
     training_mode: int = 0,
     outputs: int = 1,
 ) -> Any:
-    """Normalise; in training mode also return the running mean and variance.
-
-    Raises:
-        ModelError: If a parameter does not have one entry per channel.
-    """
+    """Normalise; in training mode also return the running mean and variance."""
     if not training_mode:
         return _scale_and_shift(x, scale, bias, input_mean, input_var, epsilon)
     return _training(x, scale, bias, input_mean, input_var, epsilon, momentum)[:outputs]
 
 
-FAMILY.plain_type("BatchNormalization", least=5, since=9)(type_of_first)
+_PARAMETERS = ((1, "the scale"), (2, "the bias"), (3, "the mean"), (4, "the variance"))
 
 
-@FAMILY.check("BatchNormalization")
-def _check_batch_norm(facts: Facts) -> None:
-    for index, what in ((1, "the scale"), (2, "the bias"), (3, "the mean"), (4, "the variance")):
-        facts.require_vector(index, facts.dim(0, 1), what)
+@FAMILY.infer("BatchNormalization")
+def _batch_norm(facts: Facts) -> Results:
+    facts.require_rank_from(0, 1, "the input")
+    shape = facts.shape(0)
+    if not facts.attr("spatial", 1):
+        trains = len(facts.node.outputs) > 1 or (facts.version < _BY_OUTPUTS and not facts.attr("is_test", 0))
+        facts.require(not trains, "training per activation is not possible",
+                      expected="spatial = 1 where batch statistics are used", found="spatial = 0")  # fmt: skip
+        if shape is not None:
+            for index, what in _PARAMETERS:
+                facts.require_same(facts.dims(index, len(shape) - 1), shape[1:], f"{what} does not fit the input")
+        return [facts.tensor(facts.dtype(0), shape)]
+    channels = None if shape is None else 1 if len(shape) == 1 else shape[1]
+    for index, what in _PARAMETERS:
+        facts.require_vector(index, channels, what)
+        channels = (
+            facts.dim(index, 0) if not isinstance(channels, int) and facts.dim(index, 0) is not None else channels
+        )
+    running = [facts.tensor(facts.first_dtype(index, 1, 2), (channels,)) for index in (3, 4, 3, 4)]
+    whole = shape if shape is None or len(shape) < 2 else (shape[0], channels, *shape[2:])
+    return [facts.tensor(facts.dtype(0), whole), *running]
+
+
+_BY_OUTPUTS = 7
+"""Since this version the number of results tells whether a BatchNormalization trains, before it was an attribute."""
 
 
 def _standardise(x: Array, axes: tuple[int, ...], epsilon: float) -> tuple[Array, Array, Array]:
@@ -178,27 +169,28 @@ def instance_normalization(
     x: Array, scale: Array, bias: Array, *, consumed_inputs: Sequence[int] = (), epsilon: float = 1e-5
 ) -> Array:
     """Normalise each channel of each image over its spatial axes."""
-    op = "InstanceNormalization"
     y, _, _ = _standardise(x, tuple(range(2, x.ndim)), epsilon)
-    y *= _per_channel(op, "scale", scale, x)
-    y += _per_channel(op, "B", bias, x)
+    y *= _per_channel(scale, x)
+    y += _per_channel(bias, x)
     return y
 
 
-@FAMILY.check("InstanceNormalization")
-def _check_instance_norm(facts: Facts) -> None:
-    for index, what in ((1, "the scale"), (2, "the bias")):
-        facts.require_vector(index, facts.dim(0, 1), what)
+@FAMILY.infer("InstanceNormalization")
+def _instance_norm(facts: Facts) -> Results:
+    facts.require_rank_from(0, 2, "the input")
+    facts.require_vector(1, facts.dim(0, 1), "the scale")
+    facts.require_vector(2, facts.dim(0, 1), "the bias")
+    return same_as_first(facts)
 
 
-@FAMILY.op("GroupNormalization", type_rule=_type_of_first, traits={"inexact_definition"})
+@FAMILY.op("GroupNormalization", traits={"inexact_definition"})
 @widened
 def group_normalization_18(x: Array, scale: Array, bias: Array, *, epsilon: float = 1e-5, num_groups: int) -> Array:
     """Normalise groups of channels; scale and bias have one entry per group."""
     return _group_normalization(x, scale, bias, epsilon, num_groups, per_group=True)
 
 
-@FAMILY.op("GroupNormalization", since=21, type_rule=_type_of_first, traits={"inexact_definition"})
+@FAMILY.op("GroupNormalization", since=21, traits={"inexact_definition"})
 @widened
 def group_normalization(
     x: Array, scale: Array, bias: Array, *, epsilon: float = 1e-5, num_groups: int, stash_type: int = 1
@@ -210,30 +202,29 @@ def group_normalization(
     return _group_normalization(x, scale, bias, epsilon, num_groups, per_group=False)
 
 
-@FAMILY.check("GroupNormalization")
-def _check_groups(facts: Facts) -> None:
+@FAMILY.infer("GroupNormalization")
+def _group_norm(facts: Facts) -> Results:
+    facts.require_rank_from(0, 2, "the input")
     groups, channels = int(facts.attr("num_groups", 1)), facts.dim(0, 1)
-    if groups < 1 or (channels is not None and channels % groups):
-        facts.fail("num_groups does not divide the channels", expected=f"a divisor of {channels}", found=groups)
+    facts.require(groups > 0, "num_groups is out of range", expected="1 or more", found=groups)
+    facts.require_divisible(channels, groups, "num_groups does not divide the channels")
+    count = channels if facts.version >= _BY_CHANNEL else groups
+    facts.require_vector(1, count, "the scale")
+    facts.require_vector(2, count, "the bias")
+    return same_as_first(facts)
+
+
+_BY_CHANNEL = 21
+"""Since this version a GroupNormalization has a scale for every channel, not for every group."""
 
 
 def _group_normalization(x: Array, scale: Array, bias: Array, epsilon: float, groups: int, *, per_group: bool) -> Array:
-    op = "GroupNormalization"
     channels = x.shape[1]
-    if groups <= 0 or channels % groups:
-        raise ModelError(
-            f"{op}: num_groups does not divide the channels",
-            expected=f"a positive divisor of {channels}",
-            found=str(groups),
-        )
-    parameters = []
-    for name, p in (("scale", scale), ("bias", bias)):
-        checked = _per_channel(op, name, p, x, groups if per_group else channels)
-        parameters.append(np.repeat(checked, channels // groups, axis=0) if per_group else checked)
+    parameters = [np.repeat(p, channels // groups) if per_group else p for p in (scale, bias)]
     split = x.reshape(x.shape[0], groups, channels // groups, *x.shape[2:])
     y = _standardise(split, tuple(range(2, split.ndim)), epsilon)[0].reshape(x.shape)
-    y *= parameters[0]
-    y += parameters[1]
+    y *= _per_channel(parameters[0], x)
+    y += _per_channel(parameters[1], x)
     return y
 
 
@@ -263,27 +254,30 @@ def layer_normalization(
     y = y * scale.astype(wide.dtype, copy=False)
     if bias is not None:
         y += bias.astype(wide.dtype, copy=False)
-    if y.shape != x.shape:
-        raise ModelError(
-            "LayerNormalization: scale or bias do not broadcast to the input",
-            expected=str(list(x.shape)),
-            found=str(list(y.shape)),
-        )
     stash = _stash_dtype(x, stash_type)
     return (y.astype(x.dtype, copy=False), mean.astype(stash), inverse.astype(stash))[:outputs]
 
 
-FAMILY.plain_type("LayerNormalization", least=2, most=3)(type_of_first)
+def _whole_rows(facts: Facts) -> int:
+    """Demand that an axis, a scale and a bias fit the first operand; return the axis."""
+    axis = facts.require_axis(int(facts.attr("axis", -1)), facts.rank(0))
+    facts.require_broadcast(1, facts.shape(0), "the scale")
+    facts.require_broadcast(2, facts.shape(0), "the bias")
+    return axis
 
 
-@FAMILY.check("LayerNormalization", "RMSNormalization")
-def _check_layer_norm(facts: Facts) -> None:
-    shape = facts.shape(0)
-    if shape is None:
-        return
-    facts.require_axis(int(facts.attr("axis", -1)), len(shape))
-    facts.require_broadcast(1, shape, "the scale")
-    facts.require_broadcast(2, shape, "the bias")
+@FAMILY.infer("LayerNormalization")
+def _layer_norm(facts: Facts) -> Results:
+    axis, shape, dtype = _whole_rows(facts), facts.shape(0), facts.dtype(0)
+    stash = DTYPE_BY_NUMBER.get(facts.attr("stash_type", 1), dtype)
+    rows = facts.tensor(stash, None if shape is None else (*shape[:axis], *[1] * (len(shape) - axis)))
+    return [facts.tensor(dtype, shape), rows, rows]
+
+
+@FAMILY.infer("RMSNormalization")
+def _rms_norm(facts: Facts) -> Results:
+    _whole_rows(facts)
+    return [facts.tensor(facts.first_dtype(1, 0), facts.shape(0))]
 
 
 @FAMILY.op("RMSNormalization")
@@ -300,13 +294,7 @@ def rms_normalization(x: Array, scale: Array, *, axis: int = -1, epsilon: float 
 @FAMILY.op("LpNormalization", traits={"silent"})
 @widened
 def lp_normalization(x: Array, *, axis: int = -1, p: int = 2) -> Array:
-    """Divide by the L1 or L2 norm along ``axis``; where the norm is zero the result is zero.
-
-    Raises:
-        ModelError: If ``p`` is neither 1 nor 2.
-    """
-    if p not in (1, 2):
-        raise ModelError("LpNormalization: unknown norm", expected="p = 1 or p = 2", found=str(p))
+    """Divide by the L1 or L2 norm along ``axis``; where the norm is zero the result is zero."""
     axis = fix_axis(axis, x.ndim, "LpNormalization")
     norm = _sum_along(np.abs(x), axis) if p == 1 else np.sqrt(_sum_along(x * x, axis))
     norm[norm == 0] = np.inf
@@ -324,11 +312,14 @@ def _sum_along(x: Array, axis: int) -> Array:
     return np.asarray(np.add.reduce(np.ascontiguousarray(x.swapaxes(axis, 0)), 0, keepdims=True).swapaxes(axis, 0))
 
 
-FAMILY.check("LpNormalization")(one_of(p=(1, 2)))
-FAMILY.check("LpNormalization")(axis_in_range(-1))
+@FAMILY.infer("LpNormalization")
+def _lp_norm(facts: Facts) -> Results:
+    facts.require_one_of("p", (1, 2))
+    facts.require_axis(int(facts.attr("axis", -1)), facts.rank(0))
+    return same_as_first(facts)
 
 
-@FAMILY.op("MeanVarianceNormalization", type_rule=_type_of_first, traits={"inexact_definition"})
+@FAMILY.op("MeanVarianceNormalization", traits={"inexact_definition"})
 @widened
 def mean_variance_normalization(x: Array, *, axes: Sequence[int] = (0, 2, 3)) -> Array:
     """Subtract the mean over ``axes`` and divide by the standard deviation plus 1e-9."""
@@ -336,6 +327,12 @@ def mean_variance_normalization(x: Array, *, axes: Sequence[int] = (0, 2, 3)) ->
     centred = x - x.mean(axis=over, keepdims=True)
     deviation = np.sqrt(np.mean(centred * centred, axis=over, keepdims=True))
     return np.asarray(centred / (deviation + np.asarray(1e-9, dtype=x.dtype)))
+
+
+@FAMILY.infer("MeanVarianceNormalization")
+def _mean_variance(facts: Facts) -> Results:
+    facts.require_axes(facts.attr("axes", (0, 2, 3)), facts.rank(0))
+    return same_as_first(facts)
 
 
 FAMILY.trait("per_image", "BatchNormalization", "GroupNormalization", "InstanceNormalization")

@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from tinycomp.errors import ExecutionError
-from tinycomp.ir.graph import Node, Value
-from tinycomp.ops.facts import Facts, axes_in_range
+from tinycomp.ops.contents import reduced
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axes, fix_axis, ints, is_float, scalar_int, widened
 from tinycomp.ops.record import OpFamily
-from tinycomp.ops.rule import Sizes
-from tinycomp.symbolic import Size, if_zero, marked_axes
+from tinycomp.ops.rule import Facts, Results, Sizes, known_of, same_as_first
+from tinycomp.symbolic import Size, if_zero, marked_axes, maximum, minimum, product
 
 FAMILY = OpFamily("reduction")
 Axes = tuple[int, ...]
@@ -108,14 +106,10 @@ def _register(name: str, reducer: Reducer) -> None:
 for _name, _reducer in _REDUCERS.items():
     _register(_name, _reducer)
 
-FAMILY.check(*_REDUCERS)(axes_in_range(1))
-
 
 def _register_arg(name: str, function: Callable[..., Any]) -> None:
     def run(x: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Array:
         fixed = fix_axis(axis, x.ndim, name)
-        if not x.shape[fixed]:
-            raise ExecutionError("the reduced axis is empty", where=name, expected="one element or more")
         wide = x.astype(compute_dtype(x.dtype), copy=False)
         if not select_last_index:
             return np.asarray(function(wide, axis=fixed, keepdims=keepdims == 1)).astype(np.int64, copy=False)
@@ -132,9 +126,6 @@ _register_arg("ArgMin", np.argmin)
 def _top(x: Array, count: int, axis: int, largest: bool, in_order: bool) -> tuple[Array, Array]:
     """Return the ``count`` extreme elements along an axis and their indices; of equals the first comes first."""
     fixed = fix_axis(axis, x.ndim, "TopK")
-    size = x.shape[fixed]
-    if not 0 <= count <= size:
-        raise ExecutionError("K does not fit the axis", where="TopK", expected=f"K in [0, {size}]", found=str(count))
     wide = np.moveaxis(x.astype(compute_dtype(x.dtype), copy=False), fixed, -1)
     order = _smallest(_descending(wide) if largest else wide, count)
     if not in_order:
@@ -167,11 +158,7 @@ def _descending(x: Array) -> Array:
 
 @FAMILY.op("TopK", since=11)
 def top_k(x: Array, k: Array, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> tuple[Array, Array]:  # noqa: A002
-    """Return the K largest or smallest elements along an axis, and their indices.
-
-    Raises:
-        ExecutionError: If K is negative or exceeds the axis.
-    """
+    """Return the K largest or smallest elements along an axis, and their indices."""
     return _top(x, scalar_int(k), axis, bool(largest), bool(sorted))
 
 
@@ -187,24 +174,30 @@ def top_k_attribute(x: Array, *, k: int, axis: int = -1) -> tuple[Array, Array]:
     return _top(x, k, axis, True, True)
 
 
-@FAMILY.check("TopK")
-def _check_k(facts: Facts) -> None:
-    k = facts.ints(1, "k_") if facts.node.version >= 10 else [int(facts.attr("k", 0))]
-    size = facts.dim(0, int(facts.attr("axis", -1)))
-    if k and k[0] < 0:
-        facts.fail("k is negative", expected="0 or more", found=k[0])
-    if k and size is not None and k[0] > size:
-        facts.fail("k is larger than the axis", expected=f"at most {size}", found=k[0])
+@FAMILY.infer("TopK", sizing=(1,))
+def _selected(facts: Facts) -> Results:
+    facts.require_scalar(1, "k")
+    x, given = facts.shape(0), facts.elements(1)
+    k = facts.attr("k") if not facts.has(1) else given[0] if given else None
+    facts.require_at_least(k, 0, "k is negative")
+    sizes = None
+    if x is not None:
+        axis = facts.require_axis(int(facts.attr("axis", -1)), len(x))
+        size = x[axis]
+        if k is not None and size is not None:
+            facts.demand(minimum(size - k, 0), f"k is larger than the axis: {k} of {size}")
+        sizes = (*x[:axis], k, *x[axis + 1 :])
+    return [facts.tensor(facts.dtype(0), sizes), facts.tensor("int64", sizes)]
 
 
-@FAMILY.sizes("TopK")
-def _selected_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
-    x, given = shapes[0], node.optional_operand(1)
-    count: Sequence[Size | None] | None = [node.attrs.get("k")] if given is None else given.contents
-    if not x or not count:
-        return [None]
-    axis = int(node.attrs.get("axis", -1)) % len(x)
-    return [(*x[:axis], count[0], *x[axis + 1 :])] * len(node.outputs)
+@FAMILY.infer("ArgMax", "ArgMin")
+def _extreme(facts: Facts) -> Results:
+    x, axis = facts.shape(0), int(facts.attr("axis", 0))
+    if x is None:
+        return [facts.tensor("int64", None)]
+    axis = facts.require_axis(axis, len(x))
+    facts.require_at_least(x[axis], 1, "the reduced axis is empty")
+    return [facts.tensor("int64", (*x[:axis], *[1] * (facts.attr("keepdims", 1) == 1), *x[axis + 1 :]))]
 
 
 def _register_running(name: str, function: Callable[..., Any], start: int) -> None:
@@ -225,36 +218,68 @@ _register_running("CumSum", np.cumsum, 0)
 _register_running("CumProd", np.cumprod, 1)
 
 
-@FAMILY.check("CumProd", "CumSum")
-def _check_running_axis(facts: Facts) -> None:
-    axis = facts.const(1)
-    if axis is not None and axis.size == 1:
-        facts.require_axis(int(axis.reshape(-1)[0]), facts.rank(0))
+@FAMILY.infer("CumProd", "CumSum", sizing=(1,))
+def _running(facts: Facts) -> Results:
+    facts.require_scalar(1, "axis")
+    _marked(facts, facts.elements(1))
+    return same_as_first(facts)
 
 
-@FAMILY.sizes(
-    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
-    "ReduceSum", "ReduceSumSquare",
-)  # fmt: skip
-def _reduced_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
-    x, given = shapes[0], node.optional_operand(1)
+def _marked(facts: Facts, axes: Sequence[Size | None] | None) -> list[Size] | None:
+    """Demand that axes lie in the first operand and differ; return how many of them name each of its dimensions.
+
+    None where that is not known.
+    """
+    rank, known = facts.rank(0), known_of(axes or ())
+    if axes is None or rank is None or len(known) < len(axes):
+        return None
+    ints = [axis for axis in known if isinstance(axis, int)]
+    facts.require_axes(ints, rank)
+    marks = marked_axes(known, rank)
+    if len(ints) < len(known):
+        named: Size = 0
+        for mark in marks:
+            named = named + if_zero(mark, 0, 1)
+        facts.demand(len(known) - named, f"an axis is named twice, or is out of range for rank {rank}")
+    return marks
+
+
+def _reduced(facts: Facts) -> Results:
+    x, dtype, keepdims = facts.shape(0), facts.dtype(0), facts.attr("keepdims", 1) == 1
+    held: Sizes | None = tuple(facts.attr("axes") or ())
+    if facts.has(1):
+        facts.require_rank(1, 1, "axes")
+        held = facts.elements(1)
     if x is None:
-        return [None]
-    held: Sequence[Size | None] | None = node.attrs.get("axes", ()) if given is None else given.contents
-    if given is not None and (held is None or None in held):
-        return [_some_reduced(x, given, bool(node.attrs.get("keepdims", 1)))]
-    axes: Sequence[Size] = [axis for axis in held or () if axis is not None]
-    if not axes:
-        if node.attrs.get("noop_with_empty_axes", 0):
-            return [x]
-        axes = range(len(x))
-    marks = marked_axes(axes, len(x))
-    if node.attrs.get("keepdims", 1):
-        return [tuple([_if_marked(mark, size) for mark, size in zip(marks, x, strict=True)])]
+        return [facts.tensor(dtype, () if held == () and not keepdims and not _is_noop(facts) else None)]
+    if held == ():
+        whole = x if _is_noop(facts) else (1,) * len(x) if keepdims else ()
+        return [facts.tensor(dtype, whole)]
+    marks = _marked(facts, held)
+    if marks is None or held is None:
+        return [facts.tensor(dtype, _some_reduced(x, None if held is None else len(held), keepdims))]
+    if keepdims:
+        return [facts.tensor(dtype, [_if_marked(mark, size) for mark, size in zip(marks, x, strict=True)])]
     if all(isinstance(mark, int) for mark in marks):
-        return [tuple([size for mark, size in zip(marks, x, strict=True) if not mark])]
+        return [facts.tensor(dtype, [size for mark, size in zip(marks, x, strict=True) if not mark])]
     places = kept_places(marks)
-    return [tuple([_at_place(place, x, marks, places, len(axes)) for place in range(len(x) - len(axes))])]
+    sizes = [_at_place(place, x, marks, places, len(held)) for place in range(len(x) - len(held))]
+    return [facts.tensor(dtype, sizes)]
+
+
+def _is_noop(facts: Facts) -> bool:
+    """Tell whether a reduction along no axes leaves its operand as it is."""
+    return bool(facts.attr("noop_with_empty_axes", 0))
+
+
+_OF_SIZES: dict[str, Callable[[Sequence[Size]], Size]] = {
+    "ReduceProd": product,
+    "ReduceSum": lambda sizes: sum(sizes[1:], start=sizes[0]),
+    "ReduceMax": lambda sizes: maximum(*sizes),
+    "ReduceMin": lambda sizes: minimum(*sizes),
+}
+for _name in _REDUCERS:
+    FAMILY.infer(_name, sizing=(1,), contents=reduced(_OF_SIZES[_name]) if _name in _OF_SIZES else None)(_reduced)
 
 
 def kept_places(marks: Sequence[Size]) -> list[Size]:
@@ -265,12 +290,11 @@ def kept_places(marks: Sequence[Size]) -> list[Size]:
     return places
 
 
-def _some_reduced(x: Sizes, axes: Value, keepdims: bool) -> Sizes | None:
+def _some_reduced(x: Sizes, count: int | None, keepdims: bool) -> Sizes | None:
     """Return what is certain of a shape reduced over axes of which only the number may be known."""
     if keepdims:
         return tuple([1 if size == 1 else None for size in x])
-    count = axes.static_shape
-    return (None,) * (len(x) - count[0]) if count and 0 < count[0] <= len(x) else None
+    return (None,) * (len(x) - count) if count and count <= len(x) else None
 
 
 def _if_marked(mark: Size, size: Size | None) -> Size | None:

@@ -520,8 +520,9 @@ def value_of(operand: Any) -> Value | None:
 def run_check(node: Node, rule: Rule) -> Callable[[Sequence[Any]], None]:
     """Return what checks the operands of a run by a node's rule; it raises ExecutionError.
 
-    Shapes that have passed are remembered where the rule looks at no elements.
+    Shapes that have passed are remembered where the rule looks at no elements but those of constants.
     """
+    constant = {index for index, value in enumerate(node.inputs) if value is not None and value.is_const}
     passed: set[Any] = set()
 
     def check(operands: Sequence[Any]) -> None:
@@ -530,7 +531,7 @@ def run_check(node: Node, rule: Rule) -> Callable[[Sequence[Any]], None]:
             return
         facts = Facts(node, [value_of(x) for x in operands], in_run=True)
         rule(facts)
-        if not facts.elements_read and len(passed) < _MOST_REMEMBERED:
+        if facts.elements_read <= constant and len(passed) < _MOST_REMEMBERED:
             passed.add(key)
 
     return check

@@ -35,10 +35,7 @@ def _with_sizes(node: Node, types: list[Type]) -> list[Type]:
             return types
         return _with_contents(types, contents.contents_by(operator.contents, node, types, record_of(node)))
     shapes = [t.static_shape if isinstance(t, TensorType) else None for t in types]
-    sized = _sized(node, types) if None in shapes else types
-    if node.op in contents.OPERATORS and not node.domain:
-        return _with_contents(sized, contents.contents_of(node, sized, record_of(node)))
-    return sized
+    return _sized(node, types) if None in shapes else types
 
 
 def _with_contents(types: Sequence[Type], known: Sequence[contents.Contents | None]) -> list[Type]:
@@ -81,9 +78,7 @@ def _with_shape(type_: Type, sizes: tuple[Size | None, ...] | None) -> Type:
 def has_contents(node: Node) -> bool:
     """Tell whether the results of a node may have contents."""
     known = OPS.of(node.op, node.domain)
-    if known is not None and known.infer is not None:
-        return known.contents is not None
-    return not node.domain and node.op in contents.OPERATORS
+    return known is not None and known.contents is not None
 
 
 def use_records(graph: Graph) -> None:

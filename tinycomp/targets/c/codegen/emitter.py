@@ -39,8 +39,6 @@ from tinycomp.symbolic import (
     Expression,
     Size,
     has_elements,
-    if_zero,
-    marked_axes,
     maximum,
     product,
     span,
@@ -366,13 +364,6 @@ class Emitter:
         """State that a number must be 0 at run time, with the message for ``node`` if it is not."""
         if isinstance(value, Expression):
             self.demands.append(Condition(value, text, f"{node.label} ({node.qualified_op})"))
-
-    def demand_axes(self, axes: Sequence[Size], rank: int, node: Node) -> None:
-        """State that axes must be within a rank at run time, and that none may occur twice."""
-        named: Size = 0
-        for mark in marked_axes(axes, rank):
-            named = named + if_zero(mark, 0, 1)
-        self.demand(len(axes) - named, f"an axis is named twice, or is out of range for rank {rank}", node)
 
     def count_macs(self, macs: Size) -> None:
         """Credit the last call with multiply-accumulate operations."""

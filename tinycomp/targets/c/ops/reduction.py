@@ -75,7 +75,6 @@ def reduce(emit: Emitter, node: Node) -> None:
         source, sizes = emit.view(x), _around_runs(shape, found)
     else:
         marks = marked_axes(axes, rank)
-        emit.demand_axes(axes, rank, node)
         source, sizes = _reduced_last(emit, node, shape, [marks[d] for d in order])
     dtype = x.dtype
     kernel, which = ("reduce_f32", {}) if dtype == "float32" else ("reduce", {"type": TYPES[dtype]})
@@ -238,7 +237,6 @@ def cumulate(emit: Emitter, node: Node) -> None:
     x = node.operand(0)
     shape, (axis,) = sized_type(x)[1], known(node.operand(1).contents or ())
     marks = marked_axes([axis], len(shape))
-    emit.demand_axes([axis], len(shape), node)
     params = {
         "type": _type(x),
         "product": int(node.op == "CumProd"),
