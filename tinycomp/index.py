@@ -45,7 +45,7 @@ FAMILIES = MappingProxyType({
         ai.onnx.ml::CastMap ai.onnx.ml::CategoryMapper ai.onnx.ml::DictVectorizer ai.onnx.ml::LabelEncoder
         ai.onnx.ml::OneHotEncoder ai.onnx.ml::ZipMap
     """,
-    "matmul": "Det Einsum Gemm MatMul",
+    "matmul": "Det Einsum Gemm MatMul com.microsoft::Inverse",
     "movement": "Concat DepthToSpace Expand Pad ReverseSequence Slice SpaceToDepth Split Tile Transpose Trilu",
     "norm": """
         BatchNormalization GroupNormalization InstanceNormalization LayerNormalization LpNormalization
@@ -118,7 +118,7 @@ EXTENSIONS = MappingProxyType({
 LOWERINGS = MappingProxyType({
     "ops.attention": "tinycomp.composite::c.attention tinycomp.composite::c.grouped_attention",
     "ops.cached_attention": "Attention com.microsoft::GroupQueryAttention",
-    "ops.classical": "Det tinycomp.ml::Distances tinycomp.ml::PairwiseCoupling",
+    "ops.classical": "Det com.microsoft::Inverse tinycomp.ml::Distances tinycomp.ml::PairwiseCoupling",
     "ops.control_flow": "If Loop",
     "ops.conv": "Col2Im Conv ConvTranspose",
     "ops.detection": "NonMaxSuppression",

@@ -808,6 +808,11 @@ typedef struct tc_det_params {
   int64_t type, batch, n;
 } tc_det_params;
 
+/* inverse: the inverses of x[batch, n, n], F32 or F64; NaN where a matrix has none. Operands: y, x. */
+typedef struct tc_inverse_params {
+  int64_t type, batch, n;
+} tc_inverse_params;
+
 /* resize2d_f32: y[line, column] = the sum over taps of weight * x[position], for NHWC images, lines and columns each
  * with tables [out_height, line_taps] and [out_width, column_taps] of int64 positions and f32 weights. Without weights
  * there is one tap, whose value is taken as it is. A position outside the image makes the run fail, unless `crops`:

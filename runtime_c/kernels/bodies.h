@@ -58,6 +58,7 @@
 #include "classical/distances_f64.h"
 #include "classical/pairwise_coupling_f32.h"
 #include "classical/det.h"
+#include "classical/inverse.h"
 
 #include "quant/quantize_f32.h"
 

@@ -49,7 +49,7 @@ def products() -> Iterator[Case]:
 
 
 def edges() -> Iterator[Case]:
-    """Many batch dimensions, determinants, sums over names, and what does not fit."""
+    """Many batch dimensions, determinants, inverses, sums over names, and what does not fit."""
     close: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}
     yield Case("MatMul", [floats(2, 3, 2, 4, 5), floats(2, 3, 2, 5, 3)], **close)
     yield Case("MatMul", [floats(2, 1, 2, 3, 4), floats(1, 3, 1, 4, 2)], **close)
@@ -61,7 +61,9 @@ def edges() -> Iterator[Case]:
     yield Case("Gemm", [floats(3, 4), Const(floats(4, 5)), Const(floats(4))], refused="Gemm")
     for shape in ((3, 3), (2, 3, 3), (1, 1), (2, 2, 4, 4)):
         yield Case("Det", [floats(*shape)], **close)
+        yield Case("Inverse", [floats(*shape)], domain="com.microsoft", opset=1, reference=False, rtol=1e-3, atol=1e-3)
     yield Case("Det", [floats(3, 4)], refused="Det")
+    yield Case("Inverse", [floats(3, 4)], domain="com.microsoft", opset=1, reference=False, refused="Inverse")
     for equation, *shapes in (
         ("ij,jk->ik", (3, 4), (4, 5)), ("...ii->...i", (2, 3, 3)), ("bij,bjk", (2, 3, 4), (2, 4, 5)),
         ("i,j->ij", (3,), (4,)), ("ij->", (3, 4)), ("bhqd,bhkd->bhqk", (2, 2, 3, 4), (2, 2, 5, 4)),

@@ -130,6 +130,24 @@ def _det(facts: Facts) -> Results:
     return [facts.tensor(facts.dtype(0), None if shape is None else shape[:-2])]
 
 
+@FAMILY.op("Inverse", domain="com.microsoft")
+@widened
+def inverse(x: Array) -> Array:
+    """Return the inverses of the innermost square matrices, NaN for those that have none."""
+    wide = x.astype(np.float64)
+    exists = np.linalg.slogdet(wide).sign != 0
+    safe = np.where(exists[..., None, None], wide, np.eye(x.shape[-1]))
+    return np.where(exists[..., None, None], np.linalg.inv(safe), np.nan)
+
+
+@FAMILY.infer("Inverse", domain="com.microsoft")
+def _inverse(facts: Facts) -> Results:
+    facts.require_rank_from(0, 2)
+    size = facts.require_equal(facts.dim(0, -2), facts.dim(0, -1), "the matrices are not square")
+    shape = facts.shape(0)
+    return [facts.tensor(facts.dtype(0), None if shape is None else (*shape[:-2], size, size))]
+
+
 def _simplify(x: Array, term: Labels, needed: set[str]) -> tuple[Array, Labels]:
     """Take diagonals of repeated labels and sum over labels that nobody else needs."""
     kept = [label for label in dict.fromkeys(term) if label in needed]

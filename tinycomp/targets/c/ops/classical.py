@@ -1,4 +1,4 @@
-"""Distances, probabilities of pairs and determinants on the C target: linear algebra of classical models."""
+"""Distances, probabilities of pairs, determinants and inverses on the C target: linear algebra of classical models."""
 
 from __future__ import annotations
 
@@ -50,10 +50,16 @@ def determinant(emit: Emitter, node: Node) -> None:
     """Emit an elimination of every matrix."""
     x = node.operand(0)
     shape = sized_type(x)[1]
-    rows, columns = shape[-2:]
-    emit.demand(rows - columns, f"a matrix of {rows} x {columns} has no determinant", node)
-    params = {"type": TYPES[x.dtype], "batch": product(shape[:-2]), "n": rows}
+    params = {"type": TYPES[x.dtype], "batch": product(shape[:-2]), "n": shape[-1]}
     emit.call("det", [node.output, x], params, node)
+
+
+@FAMILY.lower("Inverse", domain="com.microsoft", check=all_of(_FLOATS, known_rank), layout=LayoutRule.ROW_MAJOR)
+def inverse(emit: Emitter, node: Node) -> None:
+    """Emit an elimination of every matrix."""
+    shape = sized_type(node.output)[1]
+    params = {"type": TYPES[node.output.dtype], "batch": product(shape[:-2]), "n": shape[-1]}
+    emit.call("inverse", [node.output, node.operand(0)], params, node)
 
 
 @FAMILY.lower("PairwiseCoupling", domain=DOMAIN, check=all_of(float32, ranks(2)), layout=LayoutRule.ROW_MAJOR)
