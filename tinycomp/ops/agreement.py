@@ -18,7 +18,6 @@ from tinycomp.symbolic import (
     Expression,
     Size,
     bounds,
-    broadcast,
     evaluate,
     if_zero,
     solved,
@@ -181,19 +180,6 @@ def _demands(node: Node) -> Iterable[Demand]:
     return old(node, [None if value is None or value.rank is None else value.sizes for value in node.inputs])
 
 
-def _broadcast(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-    return _all_fit([shape for shape in shapes if shape is not None])
-
-
-def _all_fit(shapes: Sequence[tuple[Size, ...]]) -> Iterator[Demand]:
-    for axis in range(1, 1 + max(map(len, shapes), default=0)):
-        dims = [shape[-axis] for shape in shapes if len(shape) >= axis]
-        whole = dims[0]
-        for dim in dims[1:]:
-            yield Demand(whole, dim, or_one=True)
-            whole = broadcast(whole, dim)
-
-
 def _repeated(node: Node, shapes: _Shapes) -> Iterator[Demand]:
     """Demand that operands can be repeated to the shape of the first."""
     x = shapes[0]
@@ -221,5 +207,4 @@ _RULES: Mapping[str, _Rule] = {
     "LayerNormalization": _repeated,
     "PRelu": _repeated,
     "RMSNormalization": _repeated,
-    "StringConcat": _broadcast,
 }
