@@ -16,7 +16,7 @@ from onnx import defs
 
 from tinycomp.frontend.definition_body import Body, Definition, is_float32, shape_of, sizes_of
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ops.facts import may_be_equal
+from tinycomp.ir.types import compatible
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.typing import infer_node_types
 
@@ -135,10 +135,7 @@ def _may_be_along(node: Node, axis: int) -> bool:
     if own is not None and own.const is not None:
         own = trial.const(own.const)
     y = _along(trial, node, x, own, axis)
-    wanted, shape = node.output.shape, None if y is None else y.shape
-    if shape is None or wanted is None:
-        return y is not None
-    return len(shape) == len(wanted) and all(map(may_be_equal, shape, wanted))
+    return y is not None and compatible(y.type, node.output.type)
 
 
 def _along(body: Body, node: Node, x: Value, length: Value | None, axis: int) -> Value | None:

@@ -9,7 +9,7 @@ decorator; the function's signature mirrors the operator: positional parameters 
     @FAMILY.op("LeakyRelu", traits={"elementwise"})
     def leaky_relu(x, *, alpha=0.01): ...
 
-    FAMILY.plain_type("LeakyRelu")(type_of_first)
+    FAMILY.infer("LeakyRelu")(same_as_first)
 
 The file and its operators are listed in :mod:`tinycomp.index`, by which it is found when one of them is asked for.
 
@@ -24,12 +24,11 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from tinycomp.errors import ModelError, did_you_mean
 from tinycomp.ir.graph import Node
 from tinycomp.ir.types import Type
-from tinycomp.ops.facts import Check, Operand
 from tinycomp.ops.rule import Rule, Sizes
 from tinycomp.symbolic import Size
 
@@ -39,21 +38,14 @@ ANY_NUMBER = 1 << 30
 """More operands than any node has."""
 
 Kernel = Callable[..., Any]
-TypeRule = Callable[[Node], list[Type]]
 BodyRule = Callable[[Node], tuple[list[Type], list[Type]]]
 MacCount = Callable[[Node], Size]
 RowBound = Callable[[Node], Size | None]
-SizeRule = Callable[[Node, Sequence[Sizes | None]], Sequence[Sizes | None]]
-"""Gives the shapes of a node's results from those of its operands (None where a rank is not known or an operand is
-absent): see :meth:`OpFamily.sizes`."""
 ObjectRule = Callable[[Node], "Callable[[Any], Any] | None"]
 """Gives the function that makes a node's result: see :meth:`OpFamily.objects`."""
 ContentsRule = Callable[[Node, Sequence[Type], "OpRecord | None"], Sequence[Sizes | None]]
 """Gives the elements of a node's results from the types of these: see :mod:`tinycomp.ops.contents`."""
-PlainTypeFunction = Callable[[Node, Sequence[Operand]], Operand | None]
 _K = TypeVar("_K", bound=Kernel)
-_C = TypeVar("_C", bound=Check)
-_P = TypeVar("_P", bound=PlainTypeFunction)
 _R = TypeVar("_R", bound=Rule)
 
 TRAITS = MappingProxyType(
@@ -96,7 +88,6 @@ class OpRecord:
         domain: Operator domain; ``""`` is ONNX's own.
         since: First operator version that this record describes.
         kernel: The numpy kernel, or None where ``onnx.reference`` serves.
-        type_rule: Output types from a node, where onnx's own inference is not enough.
         body_rule: Types of the inputs (captured ones left out) and of the results of each body, where all bodies of a
             node have the same and none changes the types of the node's results; control flow has rules of its own.
         macs: Multiply-accumulate operations of a node; None means zero.
@@ -111,7 +102,6 @@ class OpRecord:
     domain: str = ""
     since: int = 1
     kernel: Kernel | None = None
-    type_rule: TypeRule | None = None
     macs: MacCount | None = None
     traits: frozenset[str] = frozenset()
     family: str = ""
@@ -148,38 +138,12 @@ def _keywords(kernel: Kernel) -> frozenset[str] | None:
     return frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY) - {"outputs"}
 
 
-class PlainTypeRule(NamedTuple):
-    """How the type of the only result of a plain node follows from the operands.
-
-    onnx's inference takes as long as all the rest of an import, since node, attributes and types become protobuf
-    messages first. Most nodes of most models need none of that: known ranks, operands that clearly fit. The function
-    sees nodes that have passed the checks of their operator, and returns None for whatever is less plain, errors
-    included: then onnx decides.
-
-    Attributes:
-        type_of_result: The function, of a node and its present operands.
-        least: The number of operands that must be there; others may be absent.
-        most: The greatest number of operands.
-        since: The first version of the operator that it is true of.
-        dtypes: What the operands may be, all of one dtype; None where the function itself sees to the dtypes.
-    """
-
-    type_of_result: PlainTypeFunction
-    least: int
-    most: int
-    since: int
-    dtypes: frozenset[str] | None
-
-
 @dataclass
 class Operator:
     """What a family says of one operator.
 
     Attributes:
         records: One per version from which on it behaves differently, the newest first.
-        checks: What refuses its nodes before they run, in the order to ask.
-        plain_type: The rule for the type of its plain nodes.
-        sizes: The shapes of its results as expressions.
         objects: What makes its result where that is a Python object.
         infer: Its rule; see :mod:`tinycomp.ops.rule`.
         sizing: The operands whose elements say how large results are, which part is taken, or along which axes.
@@ -190,9 +154,6 @@ class Operator:
     """
 
     records: list[OpRecord] = field(default_factory=list)
-    checks: list[Check] = field(default_factory=list)
-    plain_type: PlainTypeRule | None = None
-    sizes: SizeRule | None = None
     objects: ObjectRule | None = None
     infer: Rule | None = None
     sizing: tuple[int, ...] = ()
@@ -225,7 +186,6 @@ class OpFamily:
         since: int = 1,
         traits: Iterable[str] = (),
         macs: MacCount | None = None,
-        type_rule: TypeRule | None = None,
         body_rule: BodyRule | None = None,
         row_bound: RowBound | None = None,
         row_axis: int = 0,
@@ -239,9 +199,7 @@ class OpFamily:
                 records = self._of(name, domain).records
                 assert all(record.since != since for record in records), f"{name} is registered twice"
                 records.append(
-                    OpRecord(
-                        name, domain, since, kernel, type_rule, macs, chosen, self.name, body_rule, row_bound, row_axis
-                    )
+                    OpRecord(name, domain, since, kernel, macs, chosen, self.name, body_rule, row_bound, row_axis)
                 )
                 records.sort(key=lambda record: -record.since)
             return kernel
@@ -275,56 +233,6 @@ class OpFamily:
                 operator = self._of(name, domain)
                 assert operator.infer is None, f"{name} has two rules"
                 operator.infer, operator.sizing, operator.contents = rule, sizing, contents
-            return rule
-
-        return register
-
-    def check(self, *names: str) -> Callable[[_C], _C]:
-        """Register the decorated function as a check of ``names``; several of one operator run in order."""
-
-        def register(check: _C) -> _C:
-            for name in names:
-                self._of(name).checks.append(check)
-            return check
-
-        return register
-
-    def plain_type(
-        self,
-        *names: str,
-        least: int = 1,
-        most: int | None = None,
-        since: int = 1,
-        dtypes: frozenset[str] | None = FLOATS,
-    ) -> Callable[[_P], _P]:
-        """Register the decorated function as the type rule of plain nodes of ``names``: see :class:`PlainTypeRule`.
-
-        Args:
-            names: Operators.
-            least: The number of operands that must be there.
-            most: The greatest number of operands; ``least`` by default.
-            since: The first version that the rule is true of.
-            dtypes: What the operands may be, all of one dtype; None where the function itself sees to the dtypes.
-        """
-
-        def register(function: _P) -> _P:
-            rule = PlainTypeRule(function, least, least if most is None else most, since, dtypes)
-            for name in names:
-                self._of(name).plain_type = rule
-            return function
-
-        return register
-
-    def sizes(self, *names: str, domain: str = "") -> Callable[[SizeRule], SizeRule]:
-        """Register the decorated function as what gives the shapes of the results of ``names`` as expressions.
-
-        It is asked where a result has dimensions that are no numbers, for nodes that have passed the checks of their
-        operator; it need not give more than follows from the operands' sizes and contents, and gives None elsewhere.
-        """
-
-        def register(rule: SizeRule) -> SizeRule:
-            for name in names:
-                self._of(name, domain).sizes = rule
             return rule
 
         return register

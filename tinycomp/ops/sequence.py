@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tinycomp.errors import ExecutionError
+from tinycomp.ir.proto import DTYPE_BY_NUMBER
+from tinycomp.ir.types import UNKNOWN, OptionalType, SequenceType, Type, join, present, tensor
 from tinycomp.ops.movement import concat
 from tinycomp.ops.numeric import Array, fix_axis, ints, scalar_int
 from tinycomp.ops.record import OpFamily
+from tinycomp.ops.rule import Facts, Results, sizes_of
+from tinycomp.symbolic import Size
 
 FAMILY = OpFamily("sequence")
 
@@ -142,6 +147,84 @@ def optional_get_element(element: Any) -> Any:
     if element is None:
         raise ExecutionError("the optional is empty", where="OptionalGetElement", expected="an element")
     return element
+
+
+def _element(facts: Facts) -> Type:
+    """Return the type of the elements of the first operand."""
+    type_ = facts.type(0)
+    return type_.element if isinstance(type_, SequenceType) else UNKNOWN
+
+
+@FAMILY.infer("SequenceConstruct")
+def _constructed(facts: Facts) -> Results:
+    return [SequenceType(functools.reduce(join, map(facts.type, range(facts.count))))]
+
+
+@FAMILY.infer("SequenceEmpty")
+def _empty(facts: Facts) -> Results:
+    return [SequenceType(facts.tensor(DTYPE_BY_NUMBER[int(facts.attr("dtype", 1))], None))]
+
+
+@FAMILY.infer("SequenceInsert")
+def _inserted(facts: Facts) -> Results:
+    return [SequenceType(join(_element(facts), facts.type(1)))]
+
+
+@FAMILY.infer("SequenceErase")
+def _erased(facts: Facts) -> Results:
+    return [facts.type(0)]
+
+
+@FAMILY.infer("SequenceAt")
+def _at(facts: Facts) -> Results:
+    return [_element(facts)]
+
+
+@FAMILY.infer("SequenceLength")
+def _length(facts: Facts) -> Results:
+    return [facts.tensor("int64", ())]
+
+
+@FAMILY.infer("ConcatFromSequence")
+def _concatenated(facts: Facts) -> Results:
+    element, new = tensor(_element(facts)), bool(facts.attr("new_axis", 0))
+    if element.shape is None:
+        return [facts.tensor(element.dtype, None)]
+    dims = [*sizes_of(element.shape)]
+    axis = facts.require_axis(int(facts.attr("axis")), len(dims) + new)
+    dims[axis : axis + (not new)] = [None]
+    return [facts.tensor(element.dtype, dims)]
+
+
+@FAMILY.infer("SplitToSequence")
+def _split(facts: Facts) -> Results:
+    shape, axis = facts.shape(0), facts.require_axis(int(facts.attr("axis", 0)), facts.rank(0))
+    if shape is None:
+        return [SequenceType(facts.tensor(facts.dtype(0), None))]
+    dims: list[Size | None] = list(shape)
+    lengths = facts.ints(1) if facts.has(1) else [1]
+    whole, part = dims[axis], None if lengths is None or len(set(lengths)) != 1 else lengths[0]
+    is_vector = facts.rank(1) == 1
+    divides = is_vector or part == 1 or (isinstance(whole, int) and bool(part) and whole % (part or 1) == 0)
+    dims[axis] = part if divides else None
+    if not facts.has(1) and not facts.attr("keepdims", 1):
+        del dims[axis]
+    return [SequenceType(facts.tensor(facts.dtype(0), dims))]
+
+
+@FAMILY.infer("Optional")
+def _optional(facts: Facts) -> Results:
+    return [OptionalType(facts.type(0) if facts.has(0) else facts.attr("type", UNKNOWN))]
+
+
+@FAMILY.infer("OptionalGetElement")
+def _got(facts: Facts) -> Results:
+    return [present(facts.type(0))]
+
+
+@FAMILY.infer("OptionalHasElement")
+def _has(facts: Facts) -> Results:
+    return [facts.tensor("bool", ())]
 
 
 FAMILY.trait(
