@@ -11,8 +11,11 @@ import pytest
 from onnx import TensorProto, helper
 
 import tinycomp
-from tinycomp.errors import ExecutionError, ModelError
-from tinycomp.ops.distance import METRICS, distances
+from tinycomp.errors import TypeInferenceError
+from tinycomp.ir.graph import Node
+from tinycomp.ops import OPS
+from tinycomp.ops.distance import DOMAIN, METRICS, distances
+from tinycomp.ops.rule import Facts, value_of
 
 BY_METRIC = {
     "sqeuclidean": lambda apart: (apart**2).sum(-1),
@@ -33,12 +36,13 @@ def test_distances(metric: str, dtype: str, shape: tuple[int, int, int]) -> None
 
 
 def test_what_does_not_fit() -> None:
-    with pytest.raises(
-        ModelError, match="unknown metric; expected one of sqeuclidean, euclidean, cityblock; found cos"
-    ):
-        distances(np.zeros((1, 1)), np.zeros((1, 1)), metric="cos")
-    with pytest.raises(ExecutionError, match=r"not have the same features.*found \[1, 2\] and \[1, 3\]"):
-        distances(np.zeros((1, 2)), np.zeros((1, 3)))
+    rule = OPS.of("Distances", DOMAIN).infer
+    node = Node("Distances", DOMAIN, 1, (value_of(np.zeros((1, 2))), value_of(np.zeros((1, 3)))))
+    with pytest.raises(TypeInferenceError, match="not have the same features; expected 3; found 2"):
+        rule(Facts(node))
+    node.attrs = {"metric": "cos"}
+    with pytest.raises(TypeInferenceError, match="unknown metric; expected one of sqeuclidean, euclidean, cityblock"):
+        rule(Facts(node))
 
 
 def scan(body: list[onnx.NodeProto], found: str, **attrs: Any) -> onnx.ModelProto:

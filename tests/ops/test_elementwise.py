@@ -97,6 +97,13 @@ def test_pow_of_mixed_types(base, exponent):
     check("Pow", [sample(base, (4, 3), 1, 1, 4), sample(exponent, (3,), 2, 0, 4)], version=15)
 
 
+@pytest.mark.parametrize("exponent", [np.float32(0.5), np.full(3, 0.5, np.float32)])
+def test_a_root_of_minus_infinity_is_infinite_as_a_power(exponent):
+    (y,) = run_ours("Pow", [np.array([-np.inf, -0.0, 4], np.float32), np.asarray(exponent)])
+    assert y.tolist() == [np.inf, 0, 2]
+    assert not np.signbit(y).any()
+
+
 def test_integer_pow_truncates_negative_powers():
     x = np.array([1, -1, -1, 2, 0, 3], np.int32)
     y = np.array([-3, -3, -2, -1, -1, 2], np.int32)

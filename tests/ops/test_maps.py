@@ -145,7 +145,7 @@ def test_label_encoder_of_classes(x: np.ndarray, default: dict[str, object]) -> 
     ],
 )
 def test_label_encoder_with_a_bad_table(attrs: dict[str, object], message: str) -> None:
-    with pytest.raises(ModelError, match=f"(?s){message}"):
+    with pytest.raises((ExecutionError, ModelError), match=f"(?s){message}"):
         run_ours("LabelEncoder", [np.array([1])], attrs, 2, domain=ML)
 
 
@@ -204,17 +204,17 @@ def test_a_map_whose_keys_have_no_type() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(ModelError, match="CategoryMapper: the table is uneven"):
+    with pytest.raises(ExecutionError, match="the table is uneven; expected as many"):
         run_ours("CategoryMapper", [np.array([1])], {"cats_int64s": [1]}, 1, domain=ML)
-    with pytest.raises(ModelError, match="CastMap: unknown form"):
+    with pytest.raises(ExecutionError, match="unknown cast_to; expected one of TO_FLOAT"):
         run_ours("CastMap", [{0: 1.0}], {"cast_to": "TO_BOOL"}, 1, domain=ML)
     with pytest.raises(
         ExecutionError, match=r"CastMap: a key lies outside the result; expected keys in \[0, 0\]; found 3"
     ):
         run_ours("CastMap", [{3: 1.0}], {"map_form": "SPARSE"}, 1, domain=ML)
-    with pytest.raises(ModelError, match="ZipMap: bad labels"):
+    with pytest.raises(ExecutionError, match="bad labels; expected classlabels_int64s or"):
         run_ours("ZipMap", [np.ones((1, 1), np.float32)], {}, 1, domain=ML)
-    with pytest.raises(ExecutionError, match="ZipMap: the labels do not fit the columns"):
+    with pytest.raises(ExecutionError, match="the labels do not fit the columns; expected 1; found 3"):
         run_ours("ZipMap", [np.ones((1, 3), np.float32)], {"classlabels_int64s": [1]}, 1, domain=ML)
     with pytest.raises(ExecutionError, match=r"expected floats \[n, 1\]; found int32 \[1, 1\]"):
         run_ours("ZipMap", [np.ones((1, 1), np.int32)], {"classlabels_int64s": [1]}, 1, domain=ML)

@@ -461,7 +461,8 @@ def _import_extension(scope: Scope, node: onnx.NodeProto, context: Context, labe
         return False
     where = _place(label, node)
     attributes = resolve(node.attribute, context.environment, where)
-    draft = Node(node.op_type, domain, 1, tuple(operands_of(scope, node, 0, where)))
+    version = since_version(node.op_type, domain, context.opsets[domain])
+    draft = Node(node.op_type, domain, version, tuple(operands_of(scope, node, 0, where)))
     draft.attrs = {a.name: attribute_from_proto(a, where, context.read_external) for a in attributes}
     draft.sources = (label,)
     outputs = result_names(node, 0)

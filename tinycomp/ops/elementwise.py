@@ -104,7 +104,10 @@ def pow_(x: Array, y: Array) -> Array:
 
 @widened
 def _float_power(x: Array, y: Array) -> Array:
-    return np.asarray(np.power(x, y.astype(x.dtype, copy=False)))
+    exponent = y.astype(x.dtype, copy=False)
+    result = np.power(x, exponent)
+    roots = exponent == 0.5  # numpy takes square roots, which are another number for -inf, and -0 for -0
+    return np.where(roots, np.where(np.isneginf(x), -x, result + 0), result) if roots.any() else np.asarray(result)
 
 
 def saturate(x: Array, dtype: np.dtype[Any]) -> Array:

@@ -10,10 +10,13 @@ import numpy as np
 
 from tinycomp.errors import ExecutionError, ModelError
 from tinycomp.ir.graph import Node
+from tinycomp.ir.types import UNKNOWN_DTYPE, MapType, SequenceType, TensorType, dtype_name, tensor
 from tinycomp.memory.budget import reserve
 from tinycomp.ops.cast import cast_array
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.record import OpFamily
+from tinycomp.ops.rule import Facts, Results
+from tinycomp.ops.trees import row_sizes
 
 _objects: Any = importlib.import_module("tinycomp.ops._objects")
 
@@ -35,17 +38,7 @@ def category_mapper(
     default_int64: int = -1,
     default_string: str = "_Unused",
 ) -> Array:
-    """Turn names into numbers, or numbers into names, by a table; what is not in the table becomes the default.
-
-    Raises:
-        ModelError: If the two columns of the table differ in length.
-    """
-    if len(cats_int64s) != len(cats_strings):
-        raise ModelError(
-            "CategoryMapper: the table is uneven",
-            expected="as many cats_int64s as cats_strings",
-            found=f"{len(cats_int64s)} and {len(cats_strings)}",
-        )
+    """Turn names into numbers, or numbers into names, by a table; what is not in the table becomes the default."""
     keys, values = (cats_strings, cats_int64s) if x.dtype == object else (cats_int64s, cats_strings)
     default: Any = default_int64 if x.dtype == object else default_string
     table: dict[Any, Any] = dict(zip(keys, values, strict=True))
@@ -267,14 +260,7 @@ def cast_map(x: Mapping[int, Any], *, cast_to: str = "TO_FLOAT", map_form: str =
 
     Raises:
         ExecutionError: If a key lies outside a sparse result.
-        ModelError: If an attribute has a value that ONNX does not know.
     """
-    if cast_to not in _CASTS or map_form not in ("DENSE", "SPARSE"):
-        raise ModelError(
-            "CastMap: unknown form",
-            expected=f"cast_to one of {', '.join(_CASTS)}, map_form DENSE or SPARSE",
-            found=f"{cast_to}, {map_form}",
-        )
     keys = sorted(x)
     text = any(isinstance(v, str) for v in x.values())
     values = cast_array(np.array([x[k] for k in keys], object if text else np.float32), _CASTS[cast_to])
@@ -334,3 +320,61 @@ def _rows_of_labels(node: Node) -> Callable[[Any], Any] | None:
     numbers, names = (node.attrs.get(f"classlabels_{kind}") for kind in ("int64s", "strings"))
     rows: Callable[[Any], Any] | None = _objects.rows_of(numbers or names) if bool(numbers) != bool(names) else None
     return rows
+
+
+# Rules -------------------------------------------------------------------------------------------------------------
+
+_KINDS = {"floats": "float32", "int64s": "int64", "strings": "string"}
+
+
+@FAMILY.infer("CategoryMapper", domain=_ML)
+def _mapped(facts: Facts) -> Results:
+    numbers, names = (len(facts.attr(name) or ()) for name in ("cats_int64s", "cats_strings"))
+    facts.require(numbers == names, "the table is uneven", expected="as many cats_int64s as cats_strings",
+                  found=f"{numbers} and {names}")  # fmt: skip
+    dtype = {"string": "int64", UNKNOWN_DTYPE: UNKNOWN_DTYPE}.get(facts.dtype(0), "string")
+    return [facts.tensor(dtype, facts.shape(0))]
+
+
+@FAMILY.infer("LabelEncoder", domain=_ML)
+def _encoded_type(facts: Facts) -> Results:
+    if facts.version < _TABLES_SINCE:
+        dtype = {"string": "int64", UNKNOWN_DTYPE: UNKNOWN_DTYPE}.get(facts.dtype(0), "string")
+        return [facts.tensor(dtype, facts.shape(0))]
+    given = [dtype for kind, dtype in _KINDS.items() if facts.attr(f"values_{kind}")]
+    if (values := facts.attr("values_tensor")) is not None:
+        held = np.asarray(values).dtype
+        given.append("string" if held.kind in "OSU" else dtype_name(held))
+    facts.require(len(given) == 1, "bad values", expected="one attribute of values", found=f"{len(given)} of them")
+    return [facts.tensor(given[0], facts.shape(0))]
+
+
+@FAMILY.infer("OneHotEncoder", domain=_ML)
+def _hot(facts: Facts) -> Results:
+    shape, count = facts.shape(0), len(facts.attr("cats_int64s") or facts.attr("cats_strings") or ())
+    return [facts.tensor("float32", None if shape is None else (*shape, count))]
+
+
+@FAMILY.infer("CastMap", domain=_ML)
+def _values(facts: Facts) -> Results:
+    cast = facts.require_one_of("cast_to", tuple(_CASTS), "TO_FLOAT")
+    form = facts.require_one_of("map_form", ("DENSE", "SPARSE"), "DENSE")
+    count = int(facts.attr("max_map", 1)) if form == "SPARSE" else None
+    return [facts.tensor("string" if cast == "TO_STRING" else dtype_name(_CASTS[cast]), (1, count))]
+
+
+@FAMILY.infer("DictVectorizer", domain=_ML)
+def _vector(facts: Facts) -> Results:
+    held = facts.type(0)
+    dtype = tensor(held.value).dtype if isinstance(held, MapType) else UNKNOWN_DTYPE
+    return [facts.tensor(dtype, (1, len(facts.attr("string_vocabulary") or facts.attr("int64_vocabulary") or ())))]
+
+
+@FAMILY.infer("ZipMap", domain=_ML)
+def _rows(facts: Facts) -> Results:
+    numbers, texts = (facts.attr(f"classlabels_{kind}") or () for kind in ("int64s", "strings"))
+    facts.require(bool(numbers) != bool(texts), "bad labels", expected="classlabels_int64s or classlabels_strings",
+                  found="both or none")  # fmt: skip
+    _, columns = row_sizes(facts)
+    facts.require_equal(columns, len(numbers or texts), "the labels do not fit the columns")
+    return [SequenceType(MapType("string" if texts else "int64", TensorType("float32", ())))]

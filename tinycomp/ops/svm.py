@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tinycomp.errors import ExecutionError, ModelError
-from tinycomp.ir.graph import Node
-from tinycomp.ir.types import TensorType, Type, tensor
+from tinycomp.errors import ModelError
 from tinycomp.ops.distance import DOMAIN
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.record import OpFamily
-from tinycomp.ops.trees import transformed
+from tinycomp.ops.rule import Facts, Results
+from tinycomp.ops.trees import row_sizes, transformed
 
 FAMILY = OpFamily("svm")
 _ML = "ai.onnx.ml"
@@ -90,13 +89,7 @@ def class_count(pairs: int) -> int:
     return (1 + math.isqrt(1 + 8 * pairs)) // 2
 
 
-def _classes(node: Node) -> list[Type]:
-    x = tensor(node.operand(0).type)
-    rows = None if x.shape is None or len(x.shape) != 2 else x.shape[0]
-    return [TensorType(x.dtype, (rows, class_count(len(node.attrs["prob_a"]))))]
-
-
-@FAMILY.op("PairwiseCoupling", domain=DOMAIN, type_rule=_classes)
+@FAMILY.op("PairwiseCoupling", domain=DOMAIN)
 def pairwise_coupling(x: Array, *, prob_a: Sequence[float], prob_b: Sequence[float]) -> Array:
     """Return probabilities of classes from decisions about every two: an operator that SVMClassifier is defined by.
 
@@ -107,17 +100,9 @@ def pairwise_coupling(x: Array, *, prob_a: Sequence[float], prob_b: Sequence[flo
 
     Returns:
         [rows, classes], of the type of ``x``.
-
-    Raises:
-        ExecutionError: If there is not one decision for each pair of classes.
     """
     count = class_count(len(prob_a))
     first, second = np.triu_indices(count, 1)
-    if x.ndim != 2 or not x.shape[1] == len(prob_a) == len(prob_b) == len(first):
-        raise ExecutionError(
-            "PairwiseCoupling: the decisions do not fit the pairs", expected=f"[rows, {len(first)}]",
-            found=f"{list(x.shape)}, {len(prob_a)} and {len(prob_b)} numbers",
-        )  # fmt: skip
     exponents = x.astype(np.float64) * np.asarray(prob_a, np.float32) + np.asarray(prob_b, np.float32)
     sure = np.clip(1 / (1 + np.exp(np.clip(exponents, -700, 700))), _LEAST, 1 - _LEAST)
     pairs = np.zeros((len(x), count, count))
@@ -145,9 +130,6 @@ def svm_classifier(
 
     Decisions are those of every two classes, or of every class if there are no support vectors; of two classes the
     only decision stands for the second one, and with the other sign for the first.
-
-    Raises:
-        ExecutionError: If rows do not have the features of the support vectors.
     """
     texts = [t.decode() if isinstance(t, bytes) else t for t in classlabels_strings]
     labels = np.array(texts, object) if texts else np.asarray(classlabels_ints, np.int64)
@@ -156,13 +138,11 @@ def svm_classifier(
     counts = np.asarray(vectors_per_class, np.int64)
     if not len(counts):
         factors = np.asarray(coefficients, np.float64).reshape(len(labels), -1)
-        _fits(rows, factors)
         scores = similarities(rows, factors, kernel_type, kernel_params) + (
             biases if len(biases) == len(labels) else biases[:1]
         )
         return labels[scores.argmax(1)], transformed(scores, post_transform).astype(np.float32)
     vectors = np.asarray(support_vectors, np.float64).reshape(int(counts.sum()), -1)
-    _fits(rows, vectors)
     decisions = similarities(rows, vectors, kernel_type, kernel_params) @ pair_weights(counts, coefficients) + biases
     first, second = np.triu_indices(len(counts), 1)
     votes = np.zeros((len(rows), len(counts)), np.int64)
@@ -199,9 +179,31 @@ def pair_weights(counts: Array, coefficients: Sequence[float]) -> Array:
     return np.stack(columns, 1)
 
 
-def _fits(rows: Array, vectors: Array) -> None:
-    if rows.shape[1] != vectors.shape[1]:
-        raise ExecutionError(
-            "the rows do not have the features of the support vectors",
-            expected=f"[rows, {vectors.shape[1]}]", found=str(list(rows.shape)),
-        )  # fmt: skip
+@FAMILY.infer("PairwiseCoupling", domain=DOMAIN)
+def _coupled(facts: Facts) -> Results:
+    rows, decisions = facts.dims(0, 2)
+    pairs = len(facts.attr("prob_a"))
+    count = class_count(pairs)
+    facts.require(len(facts.attr("prob_b")) == pairs == count * (count - 1) // 2, "the numbers are not those of pairs",
+                  expected="one of prob_a and of prob_b for every two classes", found=pairs)  # fmt: skip
+    facts.require_equal(decisions, pairs, "the decisions do not fit the pairs")
+    return [facts.tensor(facts.dtype(0), (rows, count))]
+
+
+@FAMILY.infer("SVMClassifier", domain=_ML)
+def _classified(facts: Facts) -> Results:
+    facts.require_one_of("kernel_type", ("LINEAR", "POLY", "RBF", "SIGMOID"))
+    rows, columns = row_sizes(facts)
+    counts, texts = facts.attr("vectors_per_class") or (), facts.attr("classlabels_strings") or ()
+    labels = len(texts or facts.attr("classlabels_ints") or ())
+    held, among = ("support_vectors", sum(counts)) if counts else ("coefficients", labels)
+    numbers = len(facts.attr(held) or ())
+    fits = among > 0 and numbers % among == 0 and (not counts or len(counts) == labels)
+    facts.require(fits, f"{held} does not fit", expected=f"a multiple of {among} numbers", found=numbers)
+    facts.require_equal(columns, numbers // among, "the rows do not have the features of the support vectors")
+    decisions = labels if facts.attr("prob_a") or labels == _TWO or not counts else labels * (labels - 1) // 2
+    return [facts.tensor("string" if texts else "int64", (rows,)), facts.tensor("float32", (rows, decisions))]
+
+
+_TWO = 2
+"""Of so many classes the only decision stands for both."""

@@ -11,17 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from tinycomp.errors import ExecutionError, ModelError, UnsupportedError
+from tinycomp.errors import ModelError, UnsupportedError
 from tinycomp.index import named
 from tinycomp.ir.graph import Node, Value
-from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.memory.budget import reserve
-from tinycomp.ops.facts import broadcast_sizes
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.record import OpFamily
-from tinycomp.ops.rule import Sizes
-from tinycomp.symbolic import Size, dimension, maximum, product, symbol
-from tinycomp.symbolic import size as size_of
+from tinycomp.ops.rule import Facts, Results, Sizes, broadcasting_to
+from tinycomp.symbolic import Size, maximum, product, symbol
 
 FAMILY = OpFamily("text")
 _CASES: dict[str, Callable[[str], str]] = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
@@ -121,21 +118,12 @@ def _objects(texts: list[Any], shape: Sequence[int]) -> Array:
     return result.reshape(shape)
 
 
-def _normalised_type(node: Node) -> list[Type]:
-    """Return the type: nothing is left out without stop words, but one text is there at least."""
-    shape = tensor(node.operand(0).type).shape
-    if not shape or len(shape) > 2:
-        return [TensorType("string", None)]
-    last = None if node.attrs.get("stopwords") or shape[-1] is None else dimension(maximum(size_of(shape[-1]), 1))
-    return [TensorType("string", (*shape[:-1], last))]
-
-
 def _most_normalised(node: Node) -> Size | None:
     sizes = node.operand(0).sizes
     return maximum(sizes[-1], 1) if sizes and node.attrs.get("stopwords") else None
 
 
-@FAMILY.op("StringNormalizer", type_rule=_normalised_type, row_bound=_most_normalised, row_axis=-1)
+@FAMILY.op("StringNormalizer", row_bound=_most_normalised, row_axis=-1)
 def string_normalizer(
     x: Array,
     *,
@@ -154,16 +142,8 @@ def string_normalizer(
         is_case_sensitive: Whether a stop word is one in the same case only.
         locale: Ignored.
         stopwords: What is left out.
-
-    Raises:
-        ExecutionError: If ``x`` has another shape.
-        ModelError: If there is no such change of case.
     """
     action = plain(case_change_action)
-    if action not in _CASES:
-        raise ModelError("StringNormalizer: unknown change of case", expected="NONE, LOWER or UPPER", found=action)
-    if x.ndim not in (1, 2) or (x.ndim == 2 and x.shape[0] != 1):
-        raise ExecutionError("StringNormalizer: bad shape", expected="[texts] or [1, texts]", found=str(list(x.shape)))
     compared = str if is_case_sensitive else str.lower
     stops = {compared(plain(word)) for word in stopwords}
     texts = (
@@ -179,16 +159,6 @@ def string_concat(x: Array, y: Array) -> Array:
     return np.asarray(np.add(x, y, dtype=object), object)
 
 
-@FAMILY.sizes("StringConcat")
-def _concat_sizes(node: Node, shapes: Sequence[Sizes | None]) -> list[Sizes | None]:
-    return [broadcast_sizes(*shapes)]
-
-
-def _split_types(node: Node) -> list[Type]:
-    shape = tensor(node.operand(0).type).shape
-    return [TensorType("string", None if shape is None else (*shape, None)), TensorType("int64", shape)]
-
-
 def _most_parts(node: Node) -> Size | None:
     """Bound the parts of a text: each but the last one has what stands between behind it."""
     if node.operand(0).sizes is None:
@@ -197,7 +167,7 @@ def _most_parts(node: Node) -> Size | None:
     return longest // between + 1 if between else (longest + 1) // 2
 
 
-@FAMILY.op("StringSplit", type_rule=_split_types, row_bound=_most_parts, row_axis=-1)
+@FAMILY.op("StringSplit", row_bound=_most_parts, row_axis=-1)
 def string_split(x: Array, *, delimiter: Any = "", maxsplit: int | None = None) -> tuple[Array, Array]:
     """Return the parts of texts, filled up with empty ones along a last axis, and how many each has in int64.
 
@@ -294,17 +264,12 @@ def backtracks(pattern: str, repeats: int = _MOST_REPEATS, choices: int = _MOST_
     return ""
 
 
-def _tokens_type(node: Node) -> list[Type]:
-    shape = tensor(node.operand(0).type).shape
-    return [TensorType("string", None if shape is None else (*shape, None))]
-
-
 def _most_tokens(node: Node) -> Size | None:
     x, fewest = node.operand(0), max(int(node.attrs.get("mincharnum", 1)), 1)
     return longest_text(x) // fewest + 1 if x.sizes is not None else None
 
 
-@FAMILY.op("Tokenizer", domain="com.microsoft", type_rule=_tokens_type, row_bound=_most_tokens, row_axis=-1)
+@FAMILY.op("Tokenizer", domain="com.microsoft", row_bound=_most_tokens, row_axis=-1)
 def tokenizer(
     x: Array,
     *,
@@ -327,12 +292,9 @@ def tokenizer(
         tokenexp: A regular expression for tokens, where there are no separators.
 
     Raises:
-        ExecutionError: If ``x`` has another rank.
         ModelError: If there is no way to find tokens, or an expression is none.
         UnsupportedError: If an expression needs ``re2``, which is not installed.
     """
-    if x.ndim not in (1, 2):
-        raise ExecutionError("Tokenizer: bad rank", expected="[texts] or [rows, texts]", found=str(list(x.shape)))
     split = _splitter(tuple(map(plain, separators)), plain(tokenexp))
     tokens = [[token for token in split(text) if len(token) >= mincharnum] for text in x.reshape(-1).tolist()]
     width = max(map(len, tokens), default=0)
@@ -409,15 +371,12 @@ def tf_idf_vectorizer(
         [columns] or [rows, columns] in float32.
 
     Raises:
-        ExecutionError: If ``x`` has another rank.
         ModelError: If attributes contradict each other.
     """
     kind = plain(mode)
     columns = np.asarray(ngram_indexes, np.int64)
     width = int(columns.max(initial=-1)) + 1
     _check_pool(kind, columns, weights)
-    if x.ndim not in (1, 2):
-        raise ExecutionError("TfIdfVectorizer: bad rank", expected="[items] or [rows, items]", found=str(list(x.shape)))
     rows = x.reshape(1, -1) if x.ndim == 1 else x
     items, pool, known = _numbered(rows, pool_int64s, pool_strings)
     reserve((len(rows), width), 12, "TfIdfVectorizer")
@@ -505,3 +464,49 @@ def _occurrences(items: Array, grams: Array, known: int, step: int) -> tuple[Arr
     gram[entry] = np.arange(len(grams))
     chosen = gram[state]
     return row[chosen >= 0], chosen[chosen >= 0]
+
+
+# Rules -------------------------------------------------------------------------------------------------------------
+
+FAMILY.infer("StringConcat")(broadcasting_to("string"))
+FAMILY.infer("RegexFullMatch")(broadcasting_to("bool"))
+
+
+def _require_texts(facts: Facts) -> Sizes | None:
+    """Demand that the first operand is a vector or a matrix; return its shape."""
+    shape = facts.shape(0)
+    facts.require(shape is None or len(shape) in (1, 2), "the texts have the wrong rank",
+                  expected="[texts] or [rows, texts]", found=facts.shown(0))  # fmt: skip
+    return shape
+
+
+@FAMILY.infer("StringNormalizer")
+def _normalized(facts: Facts) -> Results:
+    action = plain(facts.attr("case_change_action", "NONE"))
+    facts.require(action in _CASES, "unknown case_change_action", expected=f"one of {', '.join(_CASES)}", found=action)
+    shape = _require_texts(facts)
+    if shape is None:
+        return [facts.tensor("string", None)]
+    if len(shape) > 1:
+        facts.require_equal(shape[0], 1, "there is more than one row of texts")
+    last = None if facts.attr("stopwords") or shape[-1] is None else maximum(shape[-1], 1)
+    return [facts.tensor("string", (*shape[:-1], last))]
+
+
+@FAMILY.infer("StringSplit")
+def _split(facts: Facts) -> Results:
+    shape = facts.shape(0)
+    return [facts.tensor("string", None if shape is None else (*shape, None)), facts.tensor("int64", shape)]
+
+
+@FAMILY.infer("Tokenizer", domain="com.microsoft")
+def _tokens(facts: Facts) -> Results:
+    shape = _require_texts(facts)
+    return [facts.tensor("string", None if shape is None else (*shape, None))]
+
+
+@FAMILY.infer("TfIdfVectorizer")
+def _counted(facts: Facts) -> Results:
+    shape = _require_texts(facts)
+    width = max(facts.attr("ngram_indexes") or (-1,)) + 1
+    return [facts.tensor("float32", None if shape is None else (*shape[:-1], width))]

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ExecutionError, ModelError
-from tinycomp.ir.graph import Node
-from tinycomp.ir.types import TensorType, Type, tensor
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.record import OpFamily
+from tinycomp.ops.rule import Facts, Results
+from tinycomp.symbolic import Size
 
 FAMILY = OpFamily("trees")
 _ML = "ai.onnx.ml"
@@ -521,7 +521,7 @@ def finished(ensemble: Ensemble, scores: Array) -> tuple[Array, Array]:
 
 def _rows(op: str, x: Array, ensemble: Ensemble) -> Array:
     rows = x.reshape(1, -1) if x.ndim == 1 else x
-    if rows.ndim != 2 or rows.shape[1] < ensemble.features:
+    if rows.shape[1] < ensemble.features:
         raise ExecutionError(
             f"{op}: the trees ask for more columns", expected=f"[rows, at least {ensemble.features}]",
             found=str(list(x.shape)),
@@ -534,24 +534,32 @@ def _regress(op: str, x: Array, attrs: Mapping[str, Any]) -> Array:
     return transformed(ensemble.scores(_rows(op, x, ensemble)), ensemble.target_transform)
 
 
-def _targets(node: Node) -> int:
-    if node.op != "TreeEnsembleClassifier":
-        return int(node.attrs.get("n_targets", 1))
-    labels = node.attrs.get("classlabels_int64s") or node.attrs.get("classlabels_strings") or ()
-    return max(len(labels), max(node.attrs.get("class_ids") or (0,)) + 1)
+def row_sizes(facts: Facts) -> tuple[Size | None, Size | None]:
+    """Return how many rows and columns the first operand has, which may be one row."""
+    shape = facts.shape(0)
+    if shape is None:
+        return None, None
+    facts.require(len(shape) in (1, 2), "the rows have the wrong rank", expected="[rows, columns], or one row",
+                  found=facts.shown(0))  # fmt: skip
+    return (shape[0], shape[1]) if len(shape) > 1 else (1, shape[0])
 
 
-def _types(node: Node) -> list[Type]:
-    x = tensor(node.operand(0).type)
-    rows = None if x.shape is None or len(x.shape) != 2 else x.shape[0]
-    rows = 1 if x.shape is not None and len(x.shape) == 1 else rows
-    scores = TensorType(x.dtype if node.op == "TreeEnsemble" else "float32", (rows, _targets(node)))
-    if node.op != "TreeEnsembleClassifier":
-        return [scores]
-    return [TensorType("string" if node.attrs.get("classlabels_strings") else "int64", (rows,)), scores]
+@FAMILY.infer("TreeEnsemble", "TreeEnsembleRegressor", domain=_ML)
+def _targets(facts: Facts) -> Results:
+    dtype = facts.dtype(0) if facts.node.op == "TreeEnsemble" else "float32"
+    return [facts.tensor(dtype, (row_sizes(facts)[0], int(facts.attr("n_targets", 1))))]
 
 
-@FAMILY.op("TreeEnsemble", domain=_ML, since=5, type_rule=_types)
+@FAMILY.infer("TreeEnsembleClassifier", domain=_ML)
+def _classes(facts: Facts) -> Results:
+    rows, _ = row_sizes(facts)
+    texts = facts.attr("classlabels_strings")
+    labels = texts or facts.attr("classlabels_int64s") or ()
+    count = max(len(labels), max(facts.attr("class_ids") or (0,)) + 1)
+    return [facts.tensor("string" if texts else "int64", (rows,)), facts.tensor("float32", (rows, count))]
+
+
+@FAMILY.op("TreeEnsemble", domain=_ML, since=5)
 def tree_ensemble(x: Array, **attrs: Any) -> Array:
     """Return what the leaves that each row reaches say, aggregated per target: [rows, targets] of x's type.
 
@@ -562,7 +570,7 @@ def tree_ensemble(x: Array, **attrs: Any) -> Array:
     return _regress("TreeEnsemble", x, attrs).astype(x.dtype, copy=False)
 
 
-@FAMILY.op("TreeEnsembleRegressor", domain=_ML, type_rule=_types)
+@FAMILY.op("TreeEnsembleRegressor", domain=_ML)
 def tree_ensemble_regressor(x: Array, **attrs: Any) -> Array:
     """Return what the leaves that each row reaches say, aggregated per target: float32 [rows, targets].
 
@@ -573,7 +581,7 @@ def tree_ensemble_regressor(x: Array, **attrs: Any) -> Array:
     return _regress("TreeEnsembleRegressor", x, attrs).astype(np.float32, copy=False)
 
 
-@FAMILY.op("TreeEnsembleClassifier", domain=_ML, type_rule=_types)
+@FAMILY.op("TreeEnsembleClassifier", domain=_ML)
 def tree_ensemble_classifier(x: Array, **attrs: Any) -> tuple[Array, Array]:
     """Return the label of each row, [rows], and the scores of all classes, float32 [rows, classes].
 
