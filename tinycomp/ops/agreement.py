@@ -1,6 +1,6 @@
 """Sizes that operators want to be equal.
 
-What a node demands of the sizes of its operands is stated here once, and read in two ways. A model may call the
+What a node demands of the sizes of its operands its rule states (:mod:`tinycomp.ops.rule`); here it is read. A model may call the
 channels of an image "C" although the weights say that there are 3: :func:`implied_sizes` says so, before anything is
 computed. What only a run can decide becomes one of the :func:`conditions` that it has to fulfil. And where sizes have
 to be made up, :func:`fitting_sizes` fulfil them.
@@ -8,18 +8,16 @@ to be made up, :func:`fitting_sizes` fulfil them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ops import OPS, rule
+from tinycomp.ops import OPS
+from tinycomp.ops.rule import Demand, Facts
 from tinycomp.symbolic import (
     Expression,
     Size,
     bounds,
-    broadcast,
     evaluate,
-    if_zero,
     solved,
     substitute,
     symbol,
@@ -29,47 +27,9 @@ Condition = tuple[Size, str]
 """A number that must be 0 in every run, and what else is wrong."""
 
 
-@dataclass(slots=True)
-class Demand:
-    """Say that two sizes have to be equal.
-
-    Attributes:
-        a: The one.
-        b: The other.
-        or_one: Whether either may also be 1.
-        text: What is wrong where they are not; by default that they are different.
-    """
-
-    a: Size
-    b: Size
-    or_one: bool = False
-    text: str = ""
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether both are numbers, so that no run decides anything."""
-        return isinstance(self.a, int) and isinstance(self.b, int)
-
-    @property
-    def condition(self) -> Condition:
-        """Return the same as a number that must be 0."""
-        if self.or_one:
-            text = f"{self.a} and {self.b} are different, and neither is 1"
-            return if_zero(self.a - 1, 0, if_zero(self.b - 1, 0, self.a - self.b)), self.text or text
-        return self.a - self.b, self.text or f"{self.a} and {self.b} are different"
-
-
-_Shapes = Sequence[tuple[Size, ...] | None]
-_Rule = Callable[[Node, _Shapes], Iterable[Demand]]
-
-
 def conditions(node: Node) -> list[Condition]:
     """Return what the sizes of a node's operands must fulfil, as far as it depends on a run."""
-    by_rule = _stated(node)
-    if by_rule is not None:
-        return [(demand.value, demand.text) for demand in by_rule]
-    stated = [demand.condition for demand in _demands(node) if not demand.is_decided]
-    return [(value, text) for value, text in stated if isinstance(value, Expression)]
+    return [(demand.value, demand.text) for demand in _stated(node)]
 
 
 def implied_sizes(graph: Graph) -> dict[str, Size]:
@@ -79,11 +39,7 @@ def implied_sizes(graph: Graph) -> dict[str, Size]:
     """
     known: dict[str, Size] = {}
     for node in _surely_run(graph):
-        by_rule = _stated(node)
-        pairs = [demand.equal for demand in by_rule or () if demand.equal is not None]
-        if by_rule is None:
-            pairs = [(each.a, each.b) for each in _demands(node) if not each.is_decided and not each.or_one]
-        for a, b in pairs:
+        for a, b in [demand.equal for demand in _stated(node) if demand.equal is not None]:
             equal = solved(substitute(a, known), substitute(b, known))
             if equal is not None:
                 name, size = equal
@@ -163,36 +119,11 @@ def _evaluated(value: Size, sizes: Mapping[str, int], default: int) -> int:
         return default
 
 
-def _stated(node: Node) -> list[rule.Demand] | None:
-    """Return the conditions of a node's rule; None for an operator that has none."""
+def _stated(node: Node) -> Sequence[Demand]:
+    """Return the conditions of a node's rule; none for an operator that has no rule."""
     operator = OPS.of(node.op, node.domain)
     if operator is None or operator.infer is None:
-        return None
-    facts = rule.Facts(node)
+        return ()
+    facts = Facts(node)
     operator.infer(facts)
     return facts.demands
-
-
-def _demands(node: Node) -> Iterable[Demand]:
-    old = None if node.domain else _RULES.get(node.op)
-    if old is None:
-        return ()
-    return old(node, [None if value is None or value.rank is None else value.sizes for value in node.inputs])
-
-
-def _broadcast(node: Node, shapes: _Shapes) -> Iterator[Demand]:
-    return _all_fit([shape for shape in shapes if shape is not None])
-
-
-def _all_fit(shapes: Sequence[tuple[Size, ...]]) -> Iterator[Demand]:
-    for axis in range(1, 1 + max(map(len, shapes), default=0)):
-        dims = [shape[-axis] for shape in shapes if len(shape) >= axis]
-        whole = dims[0]
-        for dim in dims[1:]:
-            yield Demand(whole, dim, or_one=True)
-            whole = broadcast(whole, dim)
-
-
-_RULES: Mapping[str, _Rule] = {
-    "StringConcat": _broadcast,
-}
