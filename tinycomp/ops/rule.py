@@ -266,12 +266,12 @@ class Facts:
 
     def require_at_least(self, value: Size | None, least: int, message: str, *, found: object = "") -> None:
         """Demand that a size is not below ``least``."""
-        if value is None:
+        if value is None or (isinstance(value, int) and value >= least):
             return
         below = minimum(value - least, 0)
         if isinstance(below, int):
             if below < 0:
-                self.fail(message, expected=f"at least {least}", found=found or str(value))
+                self.fail(message, expected=f"at least {least}", found=found or value)
             return
         if (high := bounds(value)[1]) is not None and high < least:
             self.fail(message, expected=f"at least {least}", found=found or str(value))
