@@ -271,7 +271,7 @@ class Facts:
         below = minimum(value - least, 0)
         if isinstance(below, int):
             if below < 0:
-                self.fail(message, expected=f"at least {least}", found=found or value)
+                self.fail(message, expected=f"at least {least}", found=found or str(value))
             return
         if (high := bounds(value)[1]) is not None and high < least:
             self.fail(message, expected=f"at least {least}", found=found or str(value))
