@@ -1,9 +1,9 @@
 """Sizes that operators want to be equal.
 
-What a node demands of the sizes of its operands its rule states (:mod:`tinycomp.ops.rule`); here it is read. A model may call the
-channels of an image "C" although the weights say that there are 3: :func:`implied_sizes` says so, before anything is
-computed. What only a run can decide becomes one of the :func:`conditions` that it has to fulfil. And where sizes have
-to be made up, :func:`fitting_sizes` fulfil them.
+What a node demands of the sizes of its operands its rule states (:mod:`tinycomp.ops.rule`); here it is read. A model
+may call the channels of an image "C" although the weights say that there are 3: :func:`implied_sizes` says so, before
+anything is computed. What only a run can decide becomes one of the :func:`conditions` that it has to fulfil. And where
+sizes have to be made up, :func:`fitting_sizes` fulfil them.
 """
 
 from __future__ import annotations
