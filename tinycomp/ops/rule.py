@@ -266,7 +266,7 @@ class Facts:
 
     def require_at_least(self, value: Size | None, least: int, message: str, *, found: object = "") -> None:
         """Demand that a size is not below ``least``."""
-        if value is None:
+        if value is None or (isinstance(value, int) and value >= least):
             return
         below = minimum(value - least, 0)
         if isinstance(below, int):

@@ -441,3 +441,20 @@ def test_what_no_kernel_does_runs_as_onnx_defines_it(name):
     reference = tinycomp.compile(data, "host").run(feeds)
     for output, array in module.run(feeds).items():
         np.testing.assert_allclose(array, reference[output], 2e-5, 2e-6)
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+def test_lengths_beyond_any_sequence_are_as_many_positions_as_there_are(causal):
+    shapes = {"q": (2, 2, 3, 8), "k": (2, 2, 5, 8), "v": (2, 2, 5, 8)}
+    feeds = {
+        name: np.random.default_rng(i).standard_normal(s, np.float32) for i, (name, s) in enumerate(shapes.items())
+    }
+    text = "g (float[2,2,3,8] q, float[2,2,5,8] k, float[2,2,5,8] v, int64[2] n) => (y)"
+    node = f"y = Attention<is_causal={causal}>(q, k, v, , , , n)"
+    made = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 24]> {text} {{ {node} }}')
+    results = [
+        tinycomp.compile(made, target).run({**feeds, "n": np.array(lengths)})["y"]
+        for target in ("c", "host") for lengths in ([2**62 + 5, 2**63 - 1], [8, 8])
+    ]  # fmt: skip
+    for result in results[1:]:
+        np.testing.assert_allclose(result, results[0], rtol=1e-5, atol=1e-6)
