@@ -38,7 +38,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tinycomp.errors import TypeInferenceError
-from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value, links_among, reachable
+from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.types import TensorType, refine
 from tinycomp.ops.agreement import conditions
 from tinycomp.ops.body_types import retype
@@ -117,8 +117,13 @@ def _loses_rank(result: Value, *branches: Value) -> bool:
 
 def _tail(graph: Graph, node: Node) -> list[Node]:
     """Return what depends on a node, producers first; nothing if a target has claimed any of it."""
-    behind = reachable(links_among(graph.nodes), [node]) - {node}
-    return [] if any(each.target is not None for each in behind) else [each for each in graph.nodes if each in behind]
+    made = set(node.outputs)
+    tail: list[Node] = []
+    for each in graph.nodes:
+        if not made.isdisjoint(each.inputs):
+            tail.append(each)
+            made.update(each.outputs)
+    return [] if any(each.target is not None for each in tail) else tail
 
 
 def _size(node: Node) -> int:
