@@ -81,7 +81,9 @@ TYPES = [("bool", ()), ("int64", ()), ("int64", (2,))]
     ],
 )
 def test_loop(trips, cond, rows):
-    total, scanned = run_ours("Loop", [trips, cond, i64(0), i64(3)], {**LOOP, "output_types": TYPES}, outputs=2)
+    total, scanned = run_ours(
+        "Loop", [trips, cond, i64(0), i64(3)], {**LOOP, "output_types": lambda *_: TYPES}, outputs=2
+    )
     assert total == 3 * rows
     assert scanned.dtype == np.int64
     np.testing.assert_array_equal(scanned, np.array([[3 * (i + 1), i] for i in range(rows)]).reshape(rows, 2))
@@ -94,14 +96,14 @@ def test_loop_with_only_a_condition_and_sequences_as_state():
 
 def test_loop_without_trips_uses_declared_types():
     types = [("bool", ()), ("string", ("N", 3)), ("float16", ("N", 3))]
-    attrs = {"body": tuple, "output_types": types}
+    attrs = {"body": tuple, "output_types": lambda *_: types}
     names, halves = run_ours("Loop", [i64(0), None], attrs, outputs=2)
     assert (names.dtype, names.shape, halves.dtype, halves.shape) == (object, (0, 0, 3), np.float16, (0, 0, 3))
     for types in ([], [("bool", ()), ("float32", None)]):
         with pytest.raises(
             ExecutionError, match=r"scan output 0 has no rows and no declared type.*Run shape inference"
         ):
-            run_ours("Loop", [i64(0), None], {"body": tuple, "output_types": types})
+            run_ours("Loop", [i64(0), None], {"body": tuple, "output_types": lambda *_, types=types: types})
 
 
 def test_loop_errors():
@@ -150,7 +152,7 @@ def test_scan_axes_and_directions():
 
 
 def test_scan_of_nothing():
-    attrs = {"output_types": [("float64", (2,)), ("float64", (2,))], "scan_output_axes": [1]}
+    attrs = {"output_types": lambda *_: [("float64", (2,)), ("float64", (2,))], "scan_output_axes": [1]}
     final, sums = scan(np.zeros((0, 2)), **attrs)
     assert (final.tolist(), sums.shape) == ([0, 0], (2, 0))
 

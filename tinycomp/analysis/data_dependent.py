@@ -22,8 +22,8 @@ def data_dependent(
 
     The types in the region are inferred for sample sizes of its operands. Whatever then has no size depends on what
     the elements are, as the result of NonZero does, or of a Slice whose ends are operands. Such a result counts as an
-    operand of what follows: its size is known where a region begins behind it. Nothing is said where the sample does
-    not fit, or of regions with operators that nobody knows.
+    operand of what follows: its size is known where a region begins behind it. Nothing is said of nodes that the sample
+    does not fit, or of regions with operators that nobody knows.
 
     ``nodes`` stand producers first; values ``besides`` may have sizes that depend on data, too.
     """
@@ -51,7 +51,7 @@ class _Sample:
             try:
                 results = self._add(node)
             except TypeInferenceError:
-                return found
+                continue
             if results is None:
                 continue
             pairs = [(v, result) for v, result in zip(node.outputs, results, strict=True) if v.name]

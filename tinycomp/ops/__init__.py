@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import defs
 
-from tinycomp.errors import ExecutionError, TinycompError, UnsupportedError, did_you_mean
+from tinycomp.errors import ExecutionError, TinycompError, TypeInferenceError, UnsupportedError, did_you_mean
 from tinycomp.index import FAMILIES
-from tinycomp.ir.graph import Node
-from tinycomp.ir.types import TensorType, Type, tensor
+from tinycomp.ir.graph import MOST_CONTENTS, Graph, Node
+from tinycomp.ir.types import Dim, TensorType, Type, tensor
 from tinycomp.lazy import LazyTable
 from tinycomp.memory.budget import reserve
 from tinycomp.ops.record import Kernel, OpFamily, OpRecord, OpTable, heads
@@ -115,9 +115,26 @@ def _body_keywords(node: Node, bodies: Mapping[str, Callable[..., Any]]) -> dict
     """Return what kernels with bodies take besides plain attributes: see :mod:`tinycomp.ops.control_flow`."""
     keywords: dict[str, Any] = {**bodies, "captures": node.captures}
     if node.op in _STACKING:
-        for name, values in (("output_types", node.body.outputs), ("input_types", node.body.inputs)):
-            keywords[name] = [(t.dtype, t.shape) for t in map(tensor, (v.type for v in values))]
+        keywords["output_types"] = functools.partial(_types_for, node.body)
     return keywords
+
+
+def _types_for(body: Graph, *arguments: Any) -> list[tuple[str, Sequence[Dim] | None]]:
+    """Return the types of what a body returns for some arguments, as far as they follow from these."""
+    from tinycomp.ops.body_types import retype  # imported here, because few loops have no trips
+
+    copy = body.clone()
+    with contextlib.suppress(TypeInferenceError):  # the body would fail, but it is not run
+        retype(copy, [_type_of(array, formal.type) for array, formal in zip(arguments, body.inputs, strict=True)])
+    return [(t.dtype, t.shape) for t in (tensor(value.type) for value in copy.outputs)]
+
+
+def _type_of(array: Any, known: Type) -> Type:
+    if not isinstance(array, np.ndarray):
+        return known
+    is_small = array.dtype in (np.int32, np.int64) and array.size <= MOST_CONTENTS
+    contents = tuple(map(int, array.reshape(-1))) if is_small else None
+    return TensorType(tensor(known).dtype, array.shape, contents=contents)
 
 
 def _is_static(type_: Type) -> bool:

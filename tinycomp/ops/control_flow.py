@@ -5,9 +5,8 @@ A body arrives as a callable ``body(*arrays) -> tuple of arrays``. Outer values 
 uninspected, so sequences and optionals work as well as tensors.
 
 Loop and Scan concatenate what a body returns, so they cannot know dtype and rank of the result if the body never runs.
-For that case ``output_types`` and ``input_types`` give the types of the body's outputs and inputs in order, each a pair
-of a dtype name and a shape (None: unknown). A dimension of the result that follows from those of the inputs is what it
-would be in the first trip; any other counts as 0.
+For that case ``output_types`` gives the types of the body's outputs for arguments of a first trip, each a pair of a
+dtype name and a shape (None: unknown; dims that are not integers count as 0).
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tinycomp import symbolic
 from tinycomp.errors import ExecutionError, ModelError
 from tinycomp.memory.budget import reserve_bytes
 from tinycomp.ops.numeric import Array, fix_axis
@@ -28,8 +26,13 @@ FAMILY = OpFamily("control_flow")
 
 Body = Callable[..., tuple[Any, ...]]
 DeclaredType = tuple[str, Sequence[object] | None]
+ResultTypes = Callable[..., Sequence[DeclaredType]]
 _OBJECT_BYTES = 128
 """What an array costs besides its elements, roughly; rows of scalars are mostly this."""
+
+
+def _no_types(*arguments: Any) -> Sequence[DeclaredType]:
+    return ()
 
 
 def _split_captures(op: str, inputs: Sequence[Any], captures: int) -> tuple[list[Any], list[Any]]:
@@ -64,8 +67,7 @@ def loop(
     *inputs: Any,
     body: Body,
     captures: int = 0,
-    output_types: Sequence[DeclaredType] = (),
-    input_types: Sequence[DeclaredType] = (),
+    output_types: ResultTypes = _no_types,
     outputs: int = 1,
 ) -> tuple[Any, ...]:
     """Repeat ``body(iteration, condition, *carried, *captured) -> (condition, *carried, *scanned)``.
@@ -76,8 +78,7 @@ def loop(
         *inputs: Initial carried values, then captured ones.
         body: The body.
         captures: How many trailing inputs are captured.
-        output_types: Types of the body's outputs, for a loop without trips.
-        input_types: Types of its inputs.
+        output_types: Gives the types of the body's outputs, for a loop without trips.
         outputs: Number of outputs of the node: carried values, then scanned ones.
 
     Returns:
@@ -101,35 +102,8 @@ def loop(
             rows.append(value)
         kept = _kept("Loop", kept, results[1 + count :], trip)
         trip += 1
-    first = [None, None, *_shapes(inputs)]
-    declared = _in_first_trip(output_types[1 + count :], input_types, first if not trip else ())
+    declared = () if trip else output_types(np.array(0), np.array(True), *inputs)[1 + count :]
     return (*carried, *(_stack("Loop", rows, i, declared) for i, rows in enumerate(scanned)))
-
-
-def _shapes(values: Sequence[Any]) -> list[tuple[int, ...] | None]:
-    return [getattr(value, "shape", None) for value in values]
-
-
-def _in_first_trip(
-    outputs: Sequence[DeclaredType], inputs: Sequence[DeclaredType], shapes: Sequence[tuple[int, ...] | None]
-) -> list[DeclaredType]:
-    """Return types with the dimensions that they have if the inputs of the body have these shapes."""
-    sizes: dict[str, int] = {}
-    for (_, dims), shape in zip(inputs, shapes, strict=False):
-        for dim, number in zip(dims or (), shape or (), strict=False):
-            known = dim if isinstance(dim, int) else None if dim is None else symbolic.size(str(dim))
-            if isinstance(known, symbolic.Expression) and known.name is not None:
-                sizes.setdefault(known.name, number)
-    return [(dtype, None if dims is None else [_size(dim, sizes) for dim in dims]) for dtype, dims in outputs]
-
-
-def _size(dim: object, sizes: dict[str, int]) -> int:
-    if dim is None or isinstance(dim, int):
-        return dim or 0
-    try:
-        return max(symbolic.evaluate(symbolic.size(str(dim)), sizes), 0)
-    except (KeyError, ZeroDivisionError):
-        return 0
 
 
 def _check_count(op: str, results: Sequence[Any], expected: int) -> None:
@@ -227,8 +201,7 @@ def scan_8(
     directions: Sequence[int] | None = None,
     num_scan_inputs: int,
     captures: int = 0,
-    output_types: Sequence[DeclaredType] = (),
-    input_types: Sequence[DeclaredType] = (),
+    output_types: ResultTypes = _no_types,
     outputs: int = 1,
 ) -> tuple[Any, ...]:
     """Scan with a batch axis: every operand is (batch, …), scan inputs and outputs (batch, sequence, …).
@@ -250,8 +223,8 @@ def scan_8(
         cut = [s[b, :n] for s in sequences]
         final, rows = _scan_once(op, [s[b] for s in states], cut, captured, body, scans, backwards)
         finals.append(final)
-        first = [*_shapes([s[b] for s in states]), *[s.shape[2:] for s in sequences], *_shapes(captured)]
-        declared = _in_first_trip(output_types[len(states) :], input_types, first if not n else ())
+        slices = [np.empty(s.shape[2:], s.dtype) for s in sequences]
+        declared = () if n else output_types(*(s[b] for s in states), *slices, *captured)[len(states) :]
         stacked.append([_pad_rows(_stack(op, r, i, declared), longest) for i, r in enumerate(rows)])
     whole = [*zip(*finals, strict=True), *zip(*stacked, strict=True)]
     return tuple(np.stack([np.asarray(item) for item in items]) for items in whole)
@@ -271,8 +244,7 @@ def scan(
     scan_output_axes: Sequence[int] | None = None,
     scan_output_directions: Sequence[int] | None = None,
     captures: int = 0,
-    output_types: Sequence[DeclaredType] = (),
-    input_types: Sequence[DeclaredType] = (),
+    output_types: ResultTypes = _no_types,
     outputs: int = 1,
 ) -> tuple[Any, ...]:
     """Run ``body(*states, *slices, *captured) -> (*states, *rows)`` along an axis of each scan input.
@@ -286,8 +258,7 @@ def scan(
         scan_output_axes: Axis along which each scan output is stacked; 0 by default.
         scan_output_directions: 1 for each scan output that is filled from its end.
         captures: How many trailing inputs are captured.
-        output_types: Types of the body's outputs, for a scan of length 0.
-        input_types: Types of its inputs.
+        output_types: Gives the types of the body's outputs, for a scan of length 0.
         outputs: Number of outputs of the node: states, then scan outputs.
 
     Returns:
@@ -305,8 +276,8 @@ def scan(
     from_end = _per_item(op, "scan_output_directions", scan_output_directions, scans)
     moved = [np.moveaxis(s, fix_axis(a, s.ndim, op), 0) for s, a in zip(sequences, axes, strict=True)]
     final, rows = _scan_once(op, states, moved, captured, body, scans, backwards)
-    first = [*_shapes(states), *[s.shape[1:] for s in moved], *_shapes(captured)]
-    declared = _in_first_trip(output_types[len(states) :], input_types, first if not len(moved[0]) else ())
+    slices = [np.empty(s.shape[1:], s.dtype) for s in moved]
+    declared = () if len(moved[0]) else output_types(*states, *slices, *captured)[len(states) :]
     ordered = [r[::-1] if back else r for r, back in zip(rows, from_end, strict=True)]
     return (*final, *(_stack(op, r, i, declared, out_axes[i]) for i, r in enumerate(ordered)))
 

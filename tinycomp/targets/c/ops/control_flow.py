@@ -147,12 +147,13 @@ def _bind_constants(node: Node, bodies: Sequence[Graph], first: int) -> list[Val
     return kept
 
 
-def _results(emit: Emitter, node: Node) -> tuple[list[View | None], list[Size | None]]:
-    """Return where the results of a node go, and how many bytes they have."""
+def _results(emit: Emitter, node: Node, kept: Sequence[int]) -> tuple[list[View | None], list[Size | None]]:
+    """Return where the results of a node go that are kept, and how many bytes they have."""
     places: list[View | None] = []
     sizes: list[Size | None] = []
     # A model may have declared names for sizes that only a run shows.
-    for value, type_ in zip(node.outputs, infer_node_types(node), strict=False):
+    types = infer_node_types(node)
+    for value, type_ in [(node.outputs[i], types[i]) for i in kept]:
         assert isinstance(type_, TensorType), value
         if not emit.graph.use_count(value):
             places.append(None)
@@ -179,10 +180,13 @@ def _shapes(values: Sequence[Value]) -> tuple[tuple[Size, ...], ...]:
 def if_(emit: Emitter, node: Node) -> None:
     """Emit the choice between two programs."""
     bodies = [node.bodies[key].clone() for key in ("then_branch", "else_branch")]
+    kept = [i for i, v in enumerate(node.outputs) if emit.graph.use_count(v)]
+    for body in bodies:
+        body.set_outputs([body.outputs[i] for i in kept])
     captured = _bind_constants(node, bodies, 0)
     programs = [emit.body(body, f"{node.label}/{name}") for body, name in zip(bodies, ("then", "else"), strict=True)]
     views = [emit.view(node.operand(0)), *map(emit.view, captured)]
-    places, sizes = _results(emit, node)
+    places, sizes = _results(emit, node, kept)
     control = Control(tuple(programs), 0, _shapes(captured), tuple(sizes))
     emit.control("if", [*views, *places], control, node)
 
@@ -199,7 +203,6 @@ def loop(emit: Emitter, node: Node) -> None:
     program = emit.body(body, node.label)
     views = [None if v is None else emit.view(v) for v in (node.inputs[0], node.inputs[1])]
     views += [emit.view(v) for v in (*carried, *captured)]
-    places, sizes = _results(emit, node)
-    places, sizes = [places[i] for i in kept], [sizes[i] for i in kept]
+    places, sizes = _results(emit, node, kept)
     control = Control((program,), len(carried), _shapes([*carried, *captured]), tuple(sizes))
     emit.control("loop", [*views, *places], control, node)
