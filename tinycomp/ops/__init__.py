@@ -120,11 +120,12 @@ def _body_keywords(node: Node, bodies: Mapping[str, Callable[..., Any]]) -> dict
 
 def _types_for(body: Graph, *arguments: Any) -> list[tuple[str, Sequence[Dim] | None]]:
     """Return the types of what a body returns for some arguments, as far as they follow from these."""
-    from tinycomp.ops.body_types import retype  # imported here, because few loops have no trips
-
     copy = body.clone()
+    for array, formal in zip(arguments, copy.inputs, strict=True):
+        formal.type = _type_of(array, formal.type)
     with contextlib.suppress(TypeInferenceError):  # the body would fail, but it is not run
-        retype(copy, [_type_of(array, formal.type) for array, formal in zip(arguments, body.inputs, strict=True)])
+        for node in copy.nodes:
+            copy.infer_again(node)
     return [(t.dtype, t.shape) for t in (tensor(value.type) for value in copy.outputs)]
 
 
