@@ -188,6 +188,42 @@ def _traits(graph: Graph) -> frozenset[str]:
     return frozenset() if record is None else frozenset(record.traits)
 
 
+# Which results are wanted ---------------------------------------------------------------------------------------------
+
+
+@way
+def results(s: Subject) -> Iterator[Trial]:
+    """Each of several results left out in turn, or alone: by the node, or because nobody reads it."""
+    names = [o.name for o in s.model.graph.output]
+    if len(s.model.graph.node) != 1 or len(names) < 2 or list(s.model.graph.node[0].output) != names:
+        return
+    kept = {frozenset(names) - {name} for name in names} | {frozenset({name}) for name in names}
+    for some in sorted(kept, key=sorted):
+        for absent in (False, True) if _may_be_absent(s.model, frozenset(names) - some) else (False,):
+            model = _copied(s)
+            left = [o for o in model.graph.output if o.name in some]
+            del model.graph.output[:]
+            model.graph.output.extend(left)
+            if absent:
+                model.graph.node[0].output[:] = [n if n in some else "" for n in names]
+            wanted = [x for n, x in zip(names, s.wanted, strict=True) if n in some] if s.wanted else s.wanted
+            for target in ("c", "host"):
+                where = f"{target}, {'absent' if absent else 'unread'} but {', '.join(sorted(some))}"
+                yield Trial(model, s.feeds, wanted, target, name=where)
+
+
+def _may_be_absent(model: onnx.ModelProto, names: frozenset[str]) -> bool:
+    """Tell whether the node may leave results out, rather than let nobody read them."""
+    node = model.graph.node[0]
+    version = next(op.version for op in model.opset_import if op.domain.replace("ai.onnx", "") in (node.domain, ""))
+    if not onnx.defs.has(node.op_type, version, node.domain):
+        return False
+    formal = onnx.defs.get_schema(node.op_type, version, node.domain).outputs
+    single = onnx.defs.OpSchema.FormalParameterOption.Single
+    places = [i for i, name in enumerate(node.output) if name in names]
+    return all(formal[min(i, len(formal) - 1)].option != single for i in places)
+
+
 # Where operands come from --------------------------------------------------------------------------------------------
 
 
