@@ -464,3 +464,27 @@ def test_the_report_counts_what_is_in_a_loop():
     report = compiled(counting()).report()
     assert report.where("node s2") == "c_0"
     assert report.regions[0].nodes == 4
+
+
+def test_what_a_body_needs_of_the_sizes_that_it_carries_is_checked_in_every_trip() -> None:
+    proto = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["": 18]>
+    g (int64 t, float[n, m, 4] c0, float[1, 1, 4] x) => (float[a, b, 4] y) {
+      c = Loop(t, , c0) <body = b (int64 i, bool q, float[e, p, 4] s) => (bool q2, float[e2, p2, 4] s2) {
+        q2 = Identity(q)
+        s2 = Concat<axis = 1>(s, x)
+      }>
+      y = Relu(c)
+    }""")
+    module = check(proto, {"t": np.int64(3), "c0": floats(1, 2, 4), "x": floats(1, 1, 4)}, regions=2)
+    with pytest.raises(ExecutionError, match=r"node s2 \(Concat\): the operands differ outside axis 1"):
+        module(np.int64(3), floats(2, 2, 4), floats(1, 1, 4))
+    assert module(np.int64(0), floats(2, 2, 4), floats(1, 1, 4)).shape == (2, 2, 4)
+
+
+def test_rows_of_unknown_size_that_nobody_reads_are_not_kept() -> None:
+    nodes = [GOES_ON, node("Concat", "s s", "s2", axis=0), node("ReduceMax", "s", "row")]
+    body = graph(nodes, [*HEAD, ("s", F, ["n"])], [("c2", B, []), ("s2", F, ["k"]), ("row", F, [1])])
+    loop = node("Loop", "t - x", "last rows", body=body)
+    inputs: list[Port] = [("t", L, []), ("x", F, [3])]
+    check(model([loop], inputs, [("last", F, ["k"])]), {"t": np.int64(2), "x": floats(3)})
+    check(model([node("Relu", "x", "y"), loop], inputs, [("y", F, [3])]), {"t": np.int64(2), "x": floats(3)})
