@@ -47,7 +47,7 @@ def _one_hot(body: Body, node: Node, operands: Sequence[Value | None]) -> Value 
 
 
 def _center_crop_pad(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
-    """Define it by a slice and a pad; what is odd is cut or added behind."""
+    """Define it by a slice and a pad; what is odd is cut or added behind. The pad refuses sizes below 0."""
     x, shape = operands[:2]
     if x is None or shape is None or x.rank is None:
         return None
@@ -55,9 +55,10 @@ def _center_crop_pad(body: Body, node: Node, operands: Sequence[Value | None]) -
     dims, wanted = body("Gather", body("Shape", x), axes), body.cast(shape, "int64")
     nothing, two = body.ints(0), body.ints(2)
     start = body("Div", body("Max", body("Sub", dims, wanted), nothing), two)
-    kept = body("Slice", x, start, body("Add", start, body("Min", dims, wanted)), axes)
-    missing = body("Max", body("Sub", wanted, dims), nothing)
-    before = body("Div", missing, two)
+    length = body("Max", body("Min", dims, wanted), nothing)
+    kept = body("Slice", x, start, body("Add", start, length), axes)
+    missing = body("Sub", wanted, length)
+    before = body("Div", body("Max", missing, nothing), two)
     return body("Pad", kept, body("Concat", before, body("Sub", missing, before), axis=0), None, axes)
 
 
@@ -123,7 +124,8 @@ def _mel_weight_matrix(body: Body, node: Node, operands: Sequence[Value | None])
         for i in range(3)
     )
     count = body("Add", body("Div", length, two), one)
-    place = body("Unsqueeze", body.cast(body("Range", zero, count, one), "float64"), body.ints(1))
+    step = body("Max", body("Min", rate, one), zero)  # of 0, which Range refuses, where the rate is not positive
+    place = body("Unsqueeze", body.cast(body("Range", zero, count, step), "float64"), body.ints(1))
     width = body("Sub", centre, lower)
     is_sharp = body("Equal", width, double(0))
     rising = body("Div", body("Sub", place, lower), body("Where", is_sharp, double(1), width))

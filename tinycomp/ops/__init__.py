@@ -91,15 +91,14 @@ def bind(node: Node, bodies: Mapping[str, Callable[..., Any]] | None = None) -> 
     The function itself raises ExecutionError, naming the node, when values or shapes do not fit.
     """
     attrs = {k: v for k, v in node.attrs.items() if k not in _MEANINGLESS}
-    record = OPS.find(node.op, node.domain, node.version)
+    record, operator = OPS.find(node.op, node.domain, node.version), OPS.of(node.op, node.domain)
+    check = None if operator is None or operator.infer is None else run_check(node, operator.infer)
     if record is not None and record.kernel is not None:
         if "bodies" in record.traits:
             attrs |= _body_keywords(node, bodies or {})
         kernel = record.bind(attrs, len(node.outputs), node.label)
         if "elementwise" in record.traits and len(node.inputs) > 1 and not _is_static(node.outputs[0].type):
             kernel = _with_room(kernel, node.op)
-        operator = OPS.of(node.op, node.domain)
-        check = None if operator is None or operator.infer is None else run_check(node, operator.infer)
         return _as_tuple(kernel, node, check), "numpy"
     if is_opaque(node):
         raise unknown_form(node)
@@ -108,7 +107,7 @@ def bind(node: Node, bodies: Mapping[str, Callable[..., Any]] | None = None) -> 
     input_types = [None if v is None else v.type for v in node.inputs]
     output_types = [v.type if v.name else None for v in node.outputs]
     bound = bind_reference(node.op, node.domain, node.version, attrs, input_types, output_types, node.label)
-    return bound, "reference"
+    return bound if check is None else _as_tuple(bound, node, check), "reference"
 
 
 def _body_keywords(node: Node, bodies: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:

@@ -267,6 +267,18 @@ def multinomial(x: Array, *, dtype: int = _INT32, sample_size: int = 1, seed: fl
     return np.asarray(np.minimum(classes, x.shape[-1] - 1)).astype(dtype_of_enum(dtype))
 
 
+@FAMILY.infer("MelWeightMatrix")
+def _mel_rule(facts: Facts) -> Results:
+    for index, name in enumerate(("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz")):
+        facts.require_scalar(index, name)
+    bands, length, rate = (next(iter(facts.elements(index) or ()), None) for index in range(3))
+    for name, number, least in (("num_mel_bins", bands, 0), ("dft_length", length, 0), ("sample_rate", rate, 1)):
+        facts.require_at_least(number, least, f"{name} is out of range")
+    number = facts.attr("output_datatype", _FLOAT)
+    facts.require(number in DTYPE_NUMBERS, "unknown output_datatype", expected="an element type", found=number)
+    return [facts.tensor(DTYPE_BY_NUMBER[number], (None if length is None else length // 2 + 1, bands))]
+
+
 def _asked_dtype(facts: Facts, default: str) -> str:
     number = facts.require_one_of("dtype", DTYPE_NUMBERS)
     return default if number is None else DTYPE_BY_NUMBER[number]

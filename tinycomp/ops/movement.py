@@ -335,6 +335,36 @@ def _expand_rule(facts: Facts) -> Results:
     return [facts.tensor(facts.dtype(0), whole)]
 
 
+@FAMILY.op("CenterCropPad", traits={"movement"})
+def center_crop_pad(x: Array, shape: Array, *, axes: Sequence[int] | None = None) -> Array:
+    """Cut axes to sizes, or fill them up with 0, on both sides alike; what is odd is cut or added behind."""
+    picks, begins, ends = [slice(None)] * x.ndim, [0] * x.ndim, [0] * x.ndim
+    for axis, wanted in zip(range(x.ndim) if axes is None else axes, ints(shape), strict=True):
+        size = x.shape[axis]
+        start, missing = max(size - wanted, 0) // 2, max(wanted - size, 0)
+        picks[axis] = slice(start, start + min(size, wanted))
+        begins[axis], ends[axis] = missing // 2, missing - missing // 2
+    kept = x[tuple(picks)]
+    reserve([d + b + e for d, b, e in zip(kept.shape, begins, ends, strict=True)], x.itemsize, "CenterCropPad")
+    return _pad_constant(kept, begins, ends, "" if x.dtype == object else 0)
+
+
+@FAMILY.infer("CenterCropPad", sizing=(1,))
+def _center_crop_pad_rule(facts: Facts) -> Results:
+    shape, rank = facts.shape(0), facts.rank(0)
+    axes = facts.attr("axes", None if rank is None else range(rank))
+    facts.require_vector(1, None if axes is None else len(axes), "the shape")
+    wanted = facts.elements(1)
+    for size in wanted or ():
+        facts.require_at_least(size, 0, "a size is negative")
+    if shape is None or axes is None:
+        return [facts.tensor(facts.dtype(0), None)]
+    sizes = list(shape)
+    for axis, size in zip(facts.require_axes(axes, rank), wanted or (None,) * len(axes), strict=True):
+        sizes[axis] = size
+    return [facts.tensor(facts.dtype(0), sizes)]
+
+
 @FAMILY.op("DepthToSpace", traits={"movement"})
 def depth_to_space(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
     """Move blocks of channels into space: (N, C b², H, W) to (N, C, H b, W b)."""
