@@ -23,8 +23,8 @@ FAMILIES = MappingProxyType({
     "control_flow": "If Loop Scan SequenceMap",
     "conv": "Col2Im Conv ConvInteger ConvTranspose DeformConv QLinearConv",
     "creation": """
-        Bernoulli Constant ConstantOfShape EyeLike Multinomial RandomNormal RandomNormalLike RandomUniform
-        RandomUniformLike Range
+        Bernoulli Constant ConstantOfShape EyeLike MelWeightMatrix Multinomial RandomNormal RandomNormalLike
+        RandomUniform RandomUniformLike Range
     """,
     "detection": "MaxRoiPool NonMaxSuppression RoiAlign",
     "distance": "tinycomp.ml::Distances",
@@ -46,7 +46,9 @@ FAMILIES = MappingProxyType({
         ai.onnx.ml::OneHotEncoder ai.onnx.ml::ZipMap
     """,
     "matmul": "Det Einsum Gemm MatMul com.microsoft::Inverse",
-    "movement": "Concat DepthToSpace Expand Pad ReverseSequence Slice SpaceToDepth Split Tile Transpose Trilu",
+    "movement": """
+        CenterCropPad Concat DepthToSpace Expand Pad ReverseSequence Slice SpaceToDepth Split Tile Transpose Trilu
+    """,
     "norm": """
         BatchNormalization GroupNormalization InstanceNormalization LayerNormalization LpNormalization
         MeanVarianceNormalization RMSNormalization
@@ -201,9 +203,9 @@ TRAITS = MappingProxyType({
     "integer_product": "ConvInteger MatMulInteger QLinearConv QLinearMatMul",
     "mean": "AveragePool GlobalAveragePool ReduceMean",
     "movement": """
-        Concat DepthToSpace Dropout Expand Flatten Gather GatherElements GatherND Identity Pad Reshape ReverseSequence
-        Scatter ScatterElements ScatterND Slice SpaceToDepth Split Squeeze TensorScatter Tile Transpose Trilu Unsqueeze
-        tinycomp::Relayout
+        CenterCropPad Concat DepthToSpace Dropout Expand Flatten Gather GatherElements GatherND Identity Pad Reshape
+        ReverseSequence Scatter ScatterElements ScatterND Slice SpaceToDepth Split Squeeze TensorScatter Tile Transpose
+        Trilu Unsqueeze tinycomp::Relayout
     """,
     "output_count": """
         Attention BatchNormalization Dropout GRU LSTM LayerNormalization Loop MaxPool RNN Scan SequenceMap Split

@@ -15,7 +15,7 @@ from tinycomp.ops.contents import moved
 from tinycomp.ops.numeric import Array, compute_dtype, fix_indices, scalar_int
 from tinycomp.ops.record import OpFamily
 from tinycomp.ops.rule import Facts, Results, Sizes, known_of
-from tinycomp.symbolic import Size, product
+from tinycomp.symbolic import Size, if_zero, minimum, product
 
 FAMILY = OpFamily("indexing")
 _objects: Any = importlib.import_module("tinycomp.ops._objects")
@@ -251,6 +251,8 @@ def _tensor_scatter_rule(facts: Facts) -> Results:
             known[place] = facts.require_equal(found, size, f"axis {place} of the update does not fit the cache")
         elif facts.attr("mode", "linear") == "linear":  # a circle may be gone round more than once
             facts.require_at_most(found, size, "the update is longer than the cache")
+        elif size is not None and found is not None:
+            facts.demand(if_zero(size, minimum(found, 1), 0), "the cache is empty, and the update is not")
     return [facts.tensor(facts.dtype(0), known)]
 
 

@@ -75,12 +75,11 @@ def reshape_target(dims: Shape | None, source: Shape | None = None) -> list[int]
 def demands_nothing(node: Node) -> bool:
     """Tell whether the shape of its result says all of a change of shape, which may be replaced for that.
 
-    A Squeeze demands that dimensions are 1, and a shape of which nothing is known before the run may not fit.
+    A Squeeze demands that dimensions are 1, and a shape or axes of which nothing is known before the run may not fit.
     """
-    if node.op in ("Reshape", "Expand"):
-        shape = node.optional_operand(1)
-        return shape is None or shape.is_const or shape.contents is not None
-    return node.op != "Squeeze" or not conditions(node)
+    asked = node.optional_operand(1)
+    is_known = asked is None or asked.is_const or asked.contents is not None
+    return is_known and (node.op != "Squeeze" or not conditions(node))
 
 
 def keeps_shape(array_shape: Sequence[int], value: Value) -> bool:

@@ -98,7 +98,7 @@ def transpose_of_matrices(op: GraphBuilder, x: Value, match: Match) -> Value | N
 def constant_expand(graph: Graph, node: Node) -> bool:
     """Give an Expand a constant shape: 1, which leaves a dimension as it is, wherever nothing is repeated."""
     before, after = node.operand(0).shape, node.output.shape
-    if node.const(1) is not None or before is None or after is None:
+    if node.const(1) is not None or before is None or after is None or not demands_nothing(node):
         return False
     ahead = len(after) - len(before)
     target = [1 if i >= ahead and size == before[i - ahead] else size for i, size in enumerate(after)]
