@@ -46,7 +46,7 @@ def test_a_way_applies_to_a_plain_row_and_leaves_its_model_as_it_is(way: str) ->
     given = of_case(next(row for row in rows() if row.op == "DeformConv" and not row.constants))
     before = given.model.SerializeToString()
     trials = list(WAYS[way](given))
-    assert trials or way == "run-time"
+    assert trials or way in ("run-time", "results")
     assert given.model.SerializeToString() == before
 
 

@@ -8,6 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import tinycomp
 from tests.frontend.samples import RELU, parse
 from tests.models import light_models
 from tinycomp.data import digits_model
@@ -177,6 +178,14 @@ def test_skipped_results_have_no_name_and_trailing_ones_are_trimmed() -> None:
     (node,) = import_model(make(nodes, inputs=inputs)).nodes
     assert [v.name for v in node.outputs] == ["", "y"]
     assert str(node.outputs[1].type) == "float32[1, 1, 3]"
+
+
+def test_skipped_results_count_where_their_number_says_what_the_operator_does() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 13]>
+    g (float[6] x) => (float[n] y) { y, z = Split<axis = 0>(x) }""")
+    model.graph.node[0].output[1] = ""
+    for target in ("c", "host"):
+        assert tinycomp.compile(model, target)(np.zeros(6, np.float32)).shape == (3,)
 
 
 def test_an_output_may_be_an_input_a_constant_or_listed_twice() -> None:

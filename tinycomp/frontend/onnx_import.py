@@ -484,6 +484,8 @@ def _import_operator(scope: Scope, node: onnx.NodeProto, context: Context, label
             scope.define_constant(name, constant_array(attributes, context, where))
         return
     least = (0, 1) if signature is None else (signature.inputs[0], signature.outputs[0])
+    if signature is not None and signature.counts_results:
+        least = least[0], len(node.output)
     operands, outputs = operands_of(scope, node, least[0], where), result_names(node, least[1])
     if signature is not None:
         signature.check_operands(operands, len(outputs), where)

@@ -26,6 +26,9 @@ _KIND_NAMES = {number: name for name, number in onnx.AttributeProto.AttributeTyp
 _TYPE_NAMES = {number: name.lower() for name, number in onnx.TensorProto.DataType.items() if name != "UNDEFINED"}
 _TENSOR_NAMES = {dtype: f"tensor({_TYPE_NAMES[number]})" for dtype, number in NUMBER_BY_DTYPE.items()}
 
+_ANY_NUMBER = 2**31 - 1
+"""How many results onnx's schemas allow where any number may come."""
+
 
 @dataclass(frozen=True)
 class Formal:
@@ -58,6 +61,11 @@ class Signature:
     attributes: Mapping[str, int]
     required: frozenset[str]
     accepted: set[tuple[str | None, ...]] = field(default_factory=set, compare=False)
+
+    @property
+    def counts_results(self) -> bool:
+        """Whether the number of results says what the operator does, so that a result that is skipped counts."""
+        return self.outputs[1] >= _ANY_NUMBER
 
     def check_attributes(self, attributes: Sequence[onnx.AttributeProto], where: str) -> None:
         """Check names and kinds of a node's attributes.

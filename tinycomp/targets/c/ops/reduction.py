@@ -186,7 +186,8 @@ def hardmax(emit: Emitter, node: Node) -> None:
         sizes = {"outer": product(shape[:axis]), "axis": product(shape[axis:]), "inner": 1}
     places = emit.scratch(8 * sizes["outer"] * sizes["inner"])
     flags = {"type": _type(node.operand(0)), "least": 0, "last": 0}
-    emit.call("arg_reduce", [places, node.operand(0)], {**flags, **sizes}, node)
+    searched = {**sizes, "outer": if_zero(sizes["axis"], 0, sizes["outer"])}  # an empty axis has no places
+    emit.call("arg_reduce", [places, node.operand(0)], {**flags, **searched}, node)
     values = emit.constant(np.array([0, 1], numpy_dtype(type_.dtype)))
     params = {
         "element_size": element_size(node.output), "index_size": 8,
