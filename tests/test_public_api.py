@@ -69,6 +69,7 @@ MEMBERS = {
         "cache_file",
         "outputs",
         "defaults",
+        "general",
         "graph",
         "plan",
         "threads",

@@ -369,7 +369,7 @@ TOO_LARGE = (1 << 48) + 1
 def test_numbers_of_a_record_that_are_out_of_range(
     text: str, place: tuple[int | str, ...], changes: dict[int, int], last: bool, message: str
 ) -> None:
-    contents = module_of(text).to_bytes()
+    contents = module_of(text).general.to_bytes()
     CModule(edited(contents, place, {}))
     with pytest.raises(LibraryError, match=message):
         CModule(edited(contents, place, changes, last))
@@ -380,7 +380,7 @@ TYPE = ("float32", 1, -1, 3)
 
 def retyped(tensor: int, *other: int | str) -> bytes:
     """A file with another type of one tensor; it has a default, two inputs, an output, two operands and a result."""
-    return exchanged(module_of(GIVEN).to_bytes(), TYPE, other, tensor)
+    return exchanged(module_of(GIVEN).general.to_bytes(), TYPE, other, tensor)
 
 
 @pytest.mark.parametrize(
@@ -440,7 +440,7 @@ FLOW = {
 )
 def test_values_that_nothing_makes_or_that_are_made_twice(edits: tuple[str, ...]) -> None:
     def changed(*edits: str) -> bytes:
-        contents = module_of(GIVEN).to_bytes()
+        contents = module_of(GIVEN).general.to_bytes()
         for edit in edits:
             contents = exchanged(contents, *FLOW[edit])
         return contents
@@ -500,7 +500,7 @@ def test_caches_that_no_input_or_output_is(pair: tuple[int, int]) -> None:
 
 
 def test_scratch_of_functions_that_is_out_of_range() -> None:
-    contents, functions = module_of(GIVEN).to_bytes(), [("c_0", library()[0].cast("void *", 1))]
+    contents, functions = module_of(GIVEN).general.to_bytes(), [("c_0", library()[0].cast("void *", 1))]
     CModule(edited(contents, ("c_0",), {2: -1, 5: TOO_LARGE - 1}), functions)  # a function in place of the program
     for scratch in (-1, TOO_LARGE):
         with pytest.raises(LibraryError, match="a number is out of range"):
@@ -521,7 +521,7 @@ BOUNDARIES = (0, 1, -1, 2, 7, 8, 255, 1 << 31, (1 << 31) - 1, 1 << 40, 1 << 48, 
 @pytest.mark.parametrize("text", [MLP, LOOP, IF, FOUND, SIZES], ids=["sizes", "loop", "if", "found", "elements"])
 def test_edited_records_do_no_harm(text: str) -> None:
     """Every edit is refused, or runs to an end; the sanitizers look on where the library is built with them."""
-    contents = module_of(text).to_bytes()
+    contents = module_of(text).general.to_bytes()
     record, rng = record_of(contents), random.Random(zlib.crc32(text.encode()))
     words = list(struct.unpack(f"<{len(record) // 8}q", record))
     refused = 0

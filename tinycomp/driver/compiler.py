@@ -19,14 +19,14 @@ from tinycomp.driver.check_places import refuse_fallback, refuse_misplaced
 from tinycomp.driver.declined import declined_names, replace_declined
 from tinycomp.driver.devices import DeviceOptions
 from tinycomp.driver.lowering import Lowered, Lowering, constants_of, specs
-from tinycomp.driver.models import Model, Original, copied, graph_of, load_graph
+from tinycomp.driver.models import Model, Original, bind_defaults, copied, graph_of, load_graph
 from tinycomp.driver.pipeline import Observer, Pipeline, optimisation_passes, parse_passes, partitioning_passes
 from tinycomp.driver.targets import AnyTarget, in_precision, resolve_targets, steered
 from tinycomp.errors import OptionError, did_you_mean
 from tinycomp.frontend import ModelSource, Shapes
 from tinycomp.ir.graph import Graph
 from tinycomp.memory.budget import check_positive, limited
-from tinycomp.memory.constants import Constants, evict
+from tinycomp.memory.constants import Constants, check_files, evict
 from tinycomp.memory.interpreter import compiling
 from tinycomp.memory.mapped import mappings_of
 from tinycomp.ops.agreement import fitting_sizes
@@ -36,11 +36,12 @@ from tinycomp.passes.offer_to_target import GivenBack
 from tinycomp.passes.round_weights import Precision, RoundWeights
 from tinycomp.passes.widen_half import multiplies_bfloat16
 from tinycomp.remark import Remark
-from tinycomp.runtime.module import Module, ModuleParts
+from tinycomp.runtime.module import Module, ModuleParts, module_of
 from tinycomp.runtime.native.executor import Pool, Weights
 from tinycomp.runtime.native.processor import default_threads
 from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.regions import arenas
+from tinycomp.runtime.spec import TensorSpec
 from tinycomp.symbolic import assuming, sampling
 from tinycomp.target import Decline, Policy, Target
 from tinycomp.target.options import saved_values
@@ -104,15 +105,10 @@ def compile_uncached(
         # Weights stay in the model's file as long as possible, so the file must not change until compiling ends.
         files = mappings_of(v.const for v in constants_of(graph) if v.const is not None)
         original = None if passes is not None else Original.of(model, source, graph, shapes)
-        with sharing_budget(graph):  # the passes that fold constants share one budget
-            compiler.partition_in_place(graph)
-            compiler.check_places(graph, strict)
-            evict(constants_of(graph))  # to mapped files, because code generators read each constant once
-            lowered = compiler.lower(graph)
+        module = compiler.compile(graph, original, strict)
         for mapping in files:
             mapping.check()
-        compiler.check_places(graph, strict)  # once more, because code generators may have declined regions
-        return compiler.package(lowered, original)
+        return module
 
 
 @dataclass(frozen=True)
@@ -135,6 +131,7 @@ class Compiler:
         weights: Packed weights, which the plans for different sizes share.
         constants: Copies of constants, which they share as well.
         devices: The devices that regions run on, and what to do when they fail.
+        keeps_defaults: Whether inputs that may be left out are values of the run, instead of constants.
     """
 
     targets: tuple[Target, ...]
@@ -152,10 +149,33 @@ class Compiler:
     weights: Weights = field(default_factory=Weights)
     constants: Constants = field(default_factory=Constants)
     devices: DeviceOptions = field(default_factory=DeviceOptions)
+    keeps_defaults: bool = False
 
     def __post_init__(self) -> None:
         targets = self.targets if self.precision == "f32" else in_precision(self.targets, self.precision)
         object.__setattr__(self, "targets", tuple(t.for_plan(self.pool.threads) for t in targets))
+
+    def compile(self, graph: Graph, original: Original | None = None, strict: bool = False) -> Module:
+        """Return the module of a graph, which is changed; see :meth:`package`.
+
+        Raises:
+            TinycompError: If a pass, a code generator or a check fails.
+        """
+        general = graph.clone() if graph.defaults and not self.keeps_defaults else None
+        with sharing_budget(graph):  # the passes that fold constants share one budget
+            self.partition_in_place(graph)
+            self.check_places(graph, strict)
+            evict(constants_of(graph))  # to mapped files, because code generators read each constant once
+            lowered = self.lower(graph)
+        self.check_places(graph, strict)  # once more, because code generators may have declined regions
+        return self.package(lowered, original, general)
+
+    def _general(self, graph: Graph) -> Module:
+        """Return the module of a graph in which the inputs that may be left out are values of the run."""
+        compiler = dataclasses.replace(self, keeps_defaults=True, dump=None, verify=False)
+        with limited(self.memory_limit), compiling():
+            check_files(constants_of(graph))
+            return compiler.compile(graph.clone())
 
     def in_precision_of(self, graph: Graph) -> Compiler:
         """Return a compiler whose targets compute in bfloat16 if the model itself does, else this one."""
@@ -189,6 +209,8 @@ class Compiler:
             VerifyError: If :attr:`verify` is on and a pass or a region changes the results.
             OptionError: If a key of ``place`` fits no node.
         """
+        if not self.keeps_defaults:
+            bind_defaults(graph)
         for placement in dict.fromkeys(t.placement for t in self.targets):
             placement.check(graph)
         check = self._numeric_check()
@@ -264,30 +286,50 @@ class Compiler:
                 replace_declined(partitioned, target, lowering.restarted(), given_back)
                 lowering = lowering.restarted()
 
-    def package(self, lowered: Lowered, original: Original | None = None) -> Module:
-        """Return the module of a lowered graph; its report can give advice if the original model is given."""
+    def package(self, lowered: Lowered, original: Original | None = None, general: Graph | None = None) -> Module:
+        """Return the module of a lowered graph.
+
+        Args:
+            lowered: The graph and what lowering made of it.
+            original: The model, for advice.
+            general: The model before the passes, if inputs that may be left out have become constants.
+        """
         partitioned = lowered.graph
         inputs = specs([v.name for v in partitioned.inputs], partitioned.inputs)
         symbolic = not all(spec.is_static for spec in inputs)
         misses = functools.cache(functools.partial(_near_misses, partitioned, self.targets))
         adviser = None if original is None else functools.partial(self._advise, original, partitioned)
         report = functools.partial(self._report, lowered, misses, symbolic, adviser)
+        interface: tuple[TensorSpec, ...] = ()
+        make_general: Callable[[], Module] | None = None
+        if general is not None:
+            known = {spec.name: spec for spec in inputs}
+            interface = tuple(known.get(v.name) or specs([v.name], [v])[0] for v in general.inputs)
+            make_general = functools.cache(functools.partial(self._general, general))
         parts = ModuleParts(
             inputs=inputs,
             outputs=specs(partitioned.output_names, partitioned.outputs),
             plan=lowered.plan,
             report=report,
             graph=functools.partial(copied, partitioned),
-            pack=functools.partial(self._packed, lowered, report),
+            pack=functools.partial(self._packed, lowered, report, interface, make_general),
             threads=self.pool.threads,
-            defaults={name: self.constants.own(array) for name, array in partitioned.defaults.items()},
+            defaults={name: self.constants.own(array) for name, array in (general or partitioned).defaults.items()},
             memory_limit=self.memory_limit,
             bounds=dict(partitioned.bounds),
             diagram=_diagram,
+            interface=interface,
+            general=make_general,
         )
-        return Module(parts)
+        return module_of(parts)
 
-    def _packed(self, lowered: Lowered, report: Callable[[Mapping[str, int]], Report]) -> bytes:
+    def _packed(
+        self,
+        lowered: Lowered,
+        report: Callable[[Mapping[str, int]], Report],
+        interface: Sequence[TensorSpec],
+        general: Callable[[], Module] | None,
+    ) -> bytes:
         """Return the bytes of a saved module."""
         from tinycomp.driver.save import pack  # imported here, because few modules are saved
 
@@ -302,7 +344,7 @@ class Compiler:
             **self.devices.to_dict(),
         }
         with compiling():
-            return pack(about, lowered, report({}))
+            return pack(about, lowered, report({}), interface, None if general is None else general().to_bytes())
 
     def _report(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -85,11 +86,14 @@ def load_mapped(
         raise ArtifactError("this is another module than its name says", where=where)
     for mapping in mappings_of([data]):
         mapping.give_back()  # the checksums have read everything
-    module = load_native(archive, data, threads, _graph, _diagram)
+    load = functools.partial(
+        load_mapped, where=where, threads=threads, targets=targets, trusted=trusted, devices=devices, faults=faults
+    )
+    module = load_native(archive, data, threads, _graph, _diagram, load)
     if module is None:
         from tinycomp.driver.restore import restore
 
-        module = restore(archive, data, targets, threads, trusted=trusted, devices=devices, faults=faults)
+        module = restore(archive, data, targets, threads, load, trusted=trusted, devices=devices, faults=faults)
     elif devices is not None:
         raise OptionError("no region of the module runs on a device", where="devices", hint="Leave it out.")
     try:

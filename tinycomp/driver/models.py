@@ -13,9 +13,9 @@ from tinycomp.driver.lowering import constants_of
 from tinycomp.errors import ModelError, TinycompWarning
 from tinycomp.frontend import ModelSource, Shapes, bounds_of, checked_shapes, fixed_symbols, with_symbols
 from tinycomp.frontend.naming import name_outputs_apart
-from tinycomp.ir.graph import Graph
+from tinycomp.ir.graph import Graph, Value
 from tinycomp.ir.text.literals import AbsentArray
-from tinycomp.ir.types import substitute
+from tinycomp.ir.types import refine, same, substitute
 from tinycomp.memory.constants import check_files, is_evictable
 from tinycomp.ops.body_types import retype
 from tinycomp.ops.typing import use_records
@@ -59,6 +59,26 @@ def graph_of(source: ModelSource | Graph, shapes: Shapes | None) -> Graph:
     if shapes:
         graph.bounds.update(bounds_of(graph, shapes))
     return graph
+
+
+def bind_defaults(graph: Graph) -> None:
+    """Make constants of the inputs that may be left out, and infer again what follows from their values."""
+    changed: set[Value] = set()
+    for name, array in graph.defaults.copy().items():
+        value = graph.values[name]
+        constant = graph.add_const(array, name)
+        graph.replace_uses(value, constant)
+        graph.remove_input(value)
+        graph.rename(constant, name)
+        changed.add(constant)
+    for node in graph.nodes if changed else ():
+        if changed.isdisjoint(node.inputs):
+            continue
+        for value, inferred in zip(node.outputs, graph.infer(node), strict=False):
+            better = refine(value.type, inferred)
+            if not same(better, value.type):
+                changed.add(value)
+            value.type = better
 
 
 def _refuse_absent(graph: Graph) -> None:

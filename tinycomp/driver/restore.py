@@ -25,9 +25,9 @@ from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ir.verify import verify
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.runtime.archive import Archive, damaged
-from tinycomp.runtime.artifact import generated_from_dict, module_parts, pool_for, saved_bounds
+from tinycomp.runtime.artifact import Load, generated_from_dict, module_parts, pool_for, saved_bounds
 from tinycomp.runtime.blob import Blob
-from tinycomp.runtime.module import Module
+from tinycomp.runtime.module import Module, module_of
 from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.validate import check_operands, check_program
 from tinycomp.target import Target, find
@@ -42,6 +42,7 @@ def restore(
     data: NDArray[np.uint8],
     targets: Sequence[Target],
     threads: int | None,
+    load: Load,
     *,
     trusted: bool = False,
     devices: Devices = None,
@@ -54,6 +55,7 @@ def restore(
         data: The file itself.
         targets: Targets that are not installed under their names.
         threads: Threads that a run may use.
+        load: Loads a module in the archive.
         trusted: Whether to compile the C source in the archive instead of asking the target for it.
         devices: Devices to use instead of those that the archive names.
         faults: What is done when a device fails, before what the archive says.
@@ -86,8 +88,8 @@ def restore(
     _check_owners(partitioned, lowering.programs)
     _check_programs(partitioned, lowering.programs)
     plan = lowering.plan(partitioned)
-    return Module(
-        module_parts(archive, data, plan, compiler.pool.threads, lambda text: copied(partitioned), make_diagram)
+    return module_of(
+        module_parts(archive, data, plan, compiler.pool.threads, lambda text: copied(partitioned), make_diagram, load)
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,10 +23,17 @@ from tinycomp.runtime.native.record import ModuleRecord, Recorder, StepRecord
 from tinycomp.runtime.plan import ABSENT, DISCARD, Plan
 from tinycomp.runtime.regions import NativeRegion, read_while_running
 from tinycomp.runtime.report import Report
+from tinycomp.runtime.spec import TensorSpec
 from tinycomp.version import installed_version
 
 
-def pack(about: Mapping[str, Any], lowered: Lowered, report: Report) -> bytes:
+def pack(
+    about: Mapping[str, Any],
+    lowered: Lowered,
+    report: Report,
+    interface: Sequence[TensorSpec] = (),
+    general: bytes | None = None,
+) -> bytes:
     """Return the bytes of a saved module.
 
     Args:
@@ -35,6 +42,8 @@ def pack(about: Mapping[str, Any], lowered: Lowered, report: Report) -> bytes:
             ``devices`` to use, and what is done about their ``faults``.
         lowered: The model after the passes, kept with its constants only if something runs on the host, and its plan.
         report: What runs where.
+        interface: All inputs in the model's order, where some that may be left out are constants of the plan.
+        general: The bytes of the module that takes other values for these.
     """
     archive, graph, plan = Archive(), lowered.graph, lowered.plan
     check_files(constants_of(graph))
@@ -48,6 +57,9 @@ def pack(about: Mapping[str, Any], lowered: Lowered, report: Report) -> bytes:
         "plan": native,
         **about,
     }
+    if general is not None:
+        archive.manifest["interface"] = [spec.to_dict() for spec in interface]
+        archive.manifest["general"] = archive.store(np.frombuffer(general, np.uint8))
     archive.record = _record(plan, archive, graph.defaults, saved_bounds(about))
     archive.texts["graph.tir"] = str(graph)
     if native is None:

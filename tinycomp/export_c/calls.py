@@ -76,7 +76,7 @@ def calls_of(module: Module, processor: Processor) -> Calls:
     has_sources = any(source.scratch_bytes for source in project.sources)
     memory = project.memory.plan(SCRATCH_ALIGNMENT if has_sources else processor.alignment)
     return Calls(
-        module.inputs, module.outputs, ranges.given, tuple(ranges.found), *project.ports(),
+        plan.inputs, module.outputs, ranges.given, tuple(ranges.found), *project.ports(),
         tuple(_settled(steps, memory)), bytes(project.weights.data), tuple(project.sources), memory, project.work,
         processor.cache,
     )  # fmt: skip
@@ -85,14 +85,14 @@ def calls_of(module: Module, processor: Processor) -> Calls:
 def _require(module: Module, plan: Plan) -> Ranges:
     """Refuse what has no form in C, before anything is written; return the sizes that a run chooses."""
     ranges = Ranges({}, {})
-    for spec in (*module.inputs, *module.outputs):
+    for spec in (*plan.inputs, *module.outputs):
         dtype = spec.numpy_dtype
         if dtype is None or dtype.kind == "O" or spec.shape is None:
             raise UnsupportedError(
                 "values of this type have no form in C", where=f'"{spec.name}"', expected="a tensor of numbers",
                 found=str(spec),
             )  # fmt: skip
-    for spec in module.inputs:
+    for spec in plan.inputs:
         for dim in [dim for dim in spec.shape or () if not isinstance(dim, int)]:
             least, most = module.bounds.get(dim or "", (0, None))
             if dim is None or most is None:

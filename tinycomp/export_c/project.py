@@ -206,13 +206,13 @@ def _cases(
     """Return the runs of a project's test: on the inputs given, or on random ones of some sizes."""
     if feeds is not None:
         arrays = [np.asarray(feed) for feed in feeds]
-        bound = bind_symbols(module.inputs, arrays)
+        bound = bind_symbols(module.plan.inputs, arrays)
         return [_case(module, {name: bound[name] for name in sizes}, arrays)]
     cases, failed = [], None
-    for chosen in _chosen(module.inputs, sizes):
+    for chosen in _chosen(module.plan.inputs, sizes):
         specs = [
             replace(spec, shape=tuple(chosen[dim] if isinstance(dim, str) else dim for dim in spec.shape or ()))
-            for spec in module.inputs
+            for spec in module.plan.inputs
         ]
         random = random_feeds(specs, seed)
         try:
@@ -227,8 +227,8 @@ def _cases(
 
 
 def _case(module: Module, sizes: Mapping[str, int], arrays: Sequence[Array]) -> text.Case:
-    results = module(*arrays)
-    return text.Case(sizes, arrays, [results] if isinstance(results, np.ndarray) else list(results))
+    feeds = {spec.name: array for spec, array in zip(module.plan.inputs, arrays, strict=True)}
+    return text.Case(sizes, arrays, list(module.run(feeds).values()))
 
 
 def _chosen(inputs: Sequence[TensorSpec], sizes: Mapping[str, tuple[int, int]]) -> list[dict[str, int]]:

@@ -17,7 +17,7 @@ from tinycomp.lazy import LazyModule
 from tinycomp.memory.constants import Constants
 from tinycomp.memory.mapped import mapping_of
 from tinycomp.runtime.archive import Archive, damaged
-from tinycomp.runtime.module import Module, ModuleParts
+from tinycomp.runtime.module import Module, ModuleParts, module_of
 from tinycomp.runtime.native.executor import Pool
 from tinycomp.runtime.native.processor import default_threads
 from tinycomp.runtime.native.program import Program
@@ -138,10 +138,17 @@ def generated_from_dict(data: Mapping[str, Any], archive: Archive) -> Program | 
 
 Describe = Callable[[Any, Plan, Mapping[str, int]], "Diagram"]
 """Describes a partitioned graph and its plan for pictures, for sizes by symbol."""
+Load = Callable[[NDArray[np.uint8]], Module]
+"""Loads a saved module that lies in another one."""
 
 
 def load_native(
-    archive: Archive, data: NDArray[np.uint8], threads: int | None, graph: Callable[[str], Any], diagram: Describe
+    archive: Archive,
+    data: NDArray[np.uint8],
+    threads: int | None,
+    graph: Callable[[str], Any],
+    diagram: Describe,
+    load: Load,
 ) -> Module | None:
     """Return the module of an archive that holds native regions only; None if it needs the compiler.
 
@@ -151,13 +158,14 @@ def load_native(
         threads: Threads that a run may use.
         graph: Makes the graph of the module of its text, if somebody asks for it.
         diagram: Describes the graph, likewise.
+        load: Loads a module in the archive.
     """
     about = archive.manifest
     if about.get("plan") is None:
         return None
     pool = pool_for(archive, threads)
     plan = native_plan_from_dict(about["plan"], archive, pool)
-    return Module(module_parts(archive, data, plan, pool.threads, graph, diagram))
+    return module_of(module_parts(archive, data, plan, pool.threads, graph, diagram, load))
 
 
 def pool_for(archive: Archive, threads: int | None) -> Pool:
@@ -173,7 +181,13 @@ def pool_for(archive: Archive, threads: int | None) -> Pool:
 
 
 def module_parts(
-    archive: Archive, data: NDArray[np.uint8], plan: Plan, threads: int, graph: Callable[[str], Any], diagram: Describe
+    archive: Archive,
+    data: NDArray[np.uint8],
+    plan: Plan,
+    threads: int,
+    graph: Callable[[str], Any],
+    diagram: Describe,
+    load: Load,
 ) -> ModuleParts:
     """Return the parts of a loaded module, given its plan.
 
@@ -187,6 +201,7 @@ def module_parts(
         bounds = saved_bounds(about)
         check_module(inputs, outputs, (plan.inputs, plan.outputs), defaults, bounds)
         text = archive.texts["graph.tir"]
+        general = about.get("general")
         report = Report.from_dict({k: v for k, v in about["report"].items() if k != "totals"})
         return ModuleParts(
             inputs=inputs,
@@ -199,6 +214,8 @@ def module_parts(
             defaults=defaults,
             bounds=bounds,
             diagram=diagram,
+            interface=_specs(about.get("interface", [])),
+            general=None if general is None else functools.partial(load, archive.array(general)),
         )
 
 

@@ -38,7 +38,7 @@ class ModuleParts:
     """Hold everything that a module needs; functions make what only some users ask for.
 
     Attributes:
-        inputs: The inputs; a symbolic dimension may have any size.
+        inputs: The inputs of the plan; a symbolic dimension may have any size.
         outputs: The outputs.
         plan: The plan that a run executes.
         report: Makes the report for given sizes by symbol, as far as they are known.
@@ -50,6 +50,8 @@ class ModuleParts:
         bounds: The least and the most that sizes may be, by symbol.
         diagram: Makes the data of a picture from the partitioned graph, the plan and sizes by symbol.
         cache_file: The file in the cache of compiled modules that the module was loaded from, if it was.
+        interface: All inputs in the model's order, where the plan has constants for those that may be left out.
+        general: Makes the module that takes other values for those, likewise.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -64,6 +66,8 @@ class ModuleParts:
     bounds: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     diagram: Callable[[Any, Plan, Mapping[str, int]], Diagram] | None = None
     cache_file: Path | None = None
+    interface: tuple[TensorSpec, ...] = ()
+    general: Callable[[], Module] | None = None
 
 
 class Module:
@@ -110,6 +114,14 @@ class Module:
     def defaults(self) -> Mapping[str, Any]:
         """Return the values of the inputs that may be left out."""
         return self._parts.defaults
+
+    @property
+    def general(self) -> Module:
+        """Return the module in which inputs that have a default are values of each run: this one, if there are none.
+
+        Others have the defaults as constants, and use this one when other values are given for them.
+        """
+        return self
 
     @property
     def graph(self) -> Any:
@@ -232,7 +244,7 @@ class Module:
             True
         """
         specs = self._parts.inputs
-        arrays = order_feeds(specs, *_as_arguments(inputs), self._parts.defaults)
+        arrays = order_feeds(specs, *as_arguments(inputs), self._parts.defaults)
         if self._parts.plan.on_devices:
             from tinycomp.runtime.device.binding import bind_devices  # imported here: few modules have devices
 
@@ -349,7 +361,7 @@ class Module:
         """
         from tinycomp.runtime.profile import profile_plan  # imported here: few modules are profiled
 
-        args, named = _as_arguments(feeds)
+        args, named = as_arguments(feeds)
         arrays = self._check(args, named)
         profile = profile_plan(self._parts.plan, arrays, runs)
         sizes = bind_symbols(self._parts.inputs, arrays)
@@ -458,12 +470,22 @@ class Module:
         return f"<Module ({inputs}) -> ({outputs})>"
 
 
+def module_of(parts: ModuleParts) -> Module:
+    """Return the module that is made of ``parts``."""
+    if parts.general is None:
+        return Module(parts)
+    from tinycomp.runtime.defaults import ModuleWithDefaults  # imported here, because few models have defaults
+
+    return ModuleWithDefaults(parts)
+
+
 def with_parts(module: Module, **parts: Any) -> Module:
     """Return a module that is made of the same as another one, which has not run yet, but for some parts."""
-    return Module(dataclasses.replace(module._parts, **parts))
+    return module_of(dataclasses.replace(module._parts, **parts))
 
 
-def _as_arguments(feeds: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
+def as_arguments(feeds: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """Return inputs that are given by name, in order, or as the only one, as arguments in order and by name."""
     if isinstance(feeds, Mapping):
         return (), feeds
     if isinstance(feeds, np.ndarray) or hasattr(feeds, "__dlpack__"):  # also tensors of other libraries, and buffers
@@ -474,7 +496,7 @@ def _as_arguments(feeds: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
 def _in_order(names: Sequence[str], outputs: Any) -> Sequence[Any] | None:
     """Return arrays in the order of ``names``; they are given by name, in order, or as the only one."""
     if not isinstance(outputs, Mapping):
-        return None if outputs is None else _as_arguments(outputs)[0]
+        return None if outputs is None else as_arguments(outputs)[0]
     for name in (*names, *outputs):
         if name not in outputs or name not in names:
             raise FeedError(

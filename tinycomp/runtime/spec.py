@@ -273,6 +273,27 @@ def order_feeds(
     Raises:
         FeedError: If an input is missing, given twice, or unknown.
     """
+    given = given_by_name(specs, args, named)
+    for spec in specs:
+        if spec.name not in given:
+            if spec.name not in defaults:
+                missing = [str(s) for s in specs if s.name not in given and s.name not in defaults]
+                raise FeedError(
+                    "input missing",
+                    where=f'input "{spec.name}"',
+                    expected=f"a value for {', '.join(missing)}",
+                    hint="Pass every input, by position or by name.",
+                )
+            given[spec.name] = defaults[spec.name]
+    return [given[spec.name] for spec in specs]
+
+
+def given_by_name(specs: Sequence[TensorSpec], args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs that are given by position and by name.
+
+    Raises:
+        FeedError: If one is given twice, or unknown.
+    """
     names = [s.name for s in specs]
     if len(args) > len(names):
         raise FeedError("too many inputs", expected=f"{len(names)}: {', '.join(names)}", found=str(len(args)))
@@ -287,18 +308,7 @@ def order_feeds(
         if name in given:
             raise FeedError("given by position and by name", where=f'input "{name}"', hint="Pass it once.")
         given[name] = value
-    for spec in specs:
-        if spec.name not in given:
-            if spec.name not in defaults:
-                missing = [str(s) for s in specs if s.name not in given and s.name not in defaults]
-                raise FeedError(
-                    "input missing",
-                    where=f'input "{spec.name}"',
-                    expected=f"a value for {', '.join(missing)}",
-                    hint="Pass every input, by position or by name.",
-                )
-            given[spec.name] = defaults[spec.name]
-    return [given[name] for name in names]
+    return given
 
 
 def array_dtype(name: str) -> np.dtype[Any]:
