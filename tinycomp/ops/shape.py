@@ -13,8 +13,18 @@ from tinycomp.ir.graph import Node
 from tinycomp.ops.contents import moved
 from tinycomp.ops.numeric import Array, ints
 from tinycomp.ops.record import OpFamily
-from tinycomp.ops.rule import Demand, Facts, Results, Sizes, shape_text, sizes_of
-from tinycomp.symbolic import Expression, Size, has_elements, if_zero, is_positive, maximum, minimum, product
+from tinycomp.ops.rule import Demand, Facts, Results, Sizes, known_of, shape_text, sizes_of
+from tinycomp.symbolic import (
+    Expression,
+    Size,
+    has_elements,
+    if_zero,
+    is_positive,
+    marked_axes,
+    maximum,
+    minimum,
+    product,
+)
 
 FAMILY = OpFamily("shape")
 _VIEW = {"movement", "cheap"}
@@ -190,27 +200,44 @@ def squeeze_attribute(x: Array, *, axes: Sequence[int] | None = None) -> Array:
     return _squeeze(x, axes)
 
 
-@FAMILY.infer("Squeeze", contents=moved(1))
+@FAMILY.infer("Squeeze", sizing=(1,), contents=moved(1))
 def _squeeze_rule(facts: Facts) -> Results:
-    shape, axes = facts.shape(0), facts.ints(1, "axes")
-    if axes is None and facts.has_ints(1, "axes"):
-        gone = facts.elements(1)
-        return [facts.tensor(facts.dtype(0), None if shape is None or gone is None else _less(facts, shape, len(gone)))]
+    shape, given = facts.shape(0), facts.attr("axes")
     if shape is None:
         return [facts.tensor(facts.dtype(0), None)]
-    if axes is None:
+    if given is None and not facts.has(1):
         is_decided = all(isinstance(dim, int) or (dim is not None and is_positive(dim - 1)) for dim in shape)
         return [facts.tensor(facts.dtype(0), tuple([dim for dim in shape if dim != 1]) if is_decided else None)]
-    dropped = facts.require_axes(axes, len(shape))
-    for axis in dropped:
-        facts.require_equal(shape[axis], 1, f"axis {axis} of {shape_text(shape)} cannot be dropped")
-    return [facts.tensor(facts.dtype(0), tuple([dim for axis, dim in enumerate(shape) if axis not in dropped]))]
+    axes = facts.elements(1) if given is None else given
+    if axes is None or None in axes:
+        return [facts.tensor(facts.dtype(0), None if axes is None else _less(facts, shape, len(axes)))]
+    facts.require_axes_or_elements(known_of(axes), len(shape))
+    marks = marked_axes(known_of(axes), len(shape))
+    for axis, (mark, dim) in enumerate(zip(marks, shape, strict=True)):
+        text = f"axis {axis} of {shape_text(shape)} cannot be dropped"
+        if isinstance(mark, int):
+            facts.require_equal(dim if mark else 1, 1, text)
+        elif dim is not None:
+            facts.demand(if_zero(mark, 0, dim - 1), text)
+    return [facts.tensor(facts.dtype(0), [_kept(shape, marks, place) for place in range(len(shape) - len(axes))])]
 
 
 def _less(facts: Facts, shape: Sizes, count: int) -> Sizes:
     """Return a shape of which it is not known which ``count`` dimensions are dropped."""
     facts.require(count <= len(shape), "more axes than there are", expected=f"up to {len(shape)}", found=count)
     return (None,) * (len(shape) - count)
+
+
+def _kept(shape: Sizes, marks: Sequence[Size], place: int) -> Size | None:
+    """Return the dimension before which ``place`` others have no mark, and which has none itself."""
+    found: Size | None = 0
+    for axis in range(len(shape) - 1, place - 1, -1):
+        dim, dropped = shape[axis], sum(marks[:axis], start=0)
+        is_it = if_zero(marks[axis], if_zero(dropped - (axis - place), 1, 0), 0)
+        if is_it == 0:
+            continue
+        found = dim if is_it == 1 else None if dim is None or found is None else if_zero(is_it, found, dim)
+    return found
 
 
 @FAMILY.op("Unsqueeze", since=13, traits=_VIEW)
@@ -225,16 +252,30 @@ def unsqueeze_attribute(x: Array, *, axes: Sequence[int]) -> Array:
     return _unsqueeze(x, axes)
 
 
-@FAMILY.infer("Unsqueeze", contents=moved(1))
+@FAMILY.infer("Unsqueeze", sizing=(1,), contents=moved(1))
 def _unsqueeze_rule(facts: Facts) -> Results:
-    shape, axes = facts.shape(0), facts.ints(1, "axes")
-    if axes is not None:
-        fixed = facts.require_axes(axes, None if shape is None else len(shape) + len(axes))
-        return [facts.tensor(facts.dtype(0), None if shape is None else _with_ones(shape, fixed))]
-    count = facts.elements(1)
-    return [
-        facts.tensor(facts.dtype(0), None if shape is None or count is None else (None,) * (len(shape) + len(count)))
-    ]
+    shape, given = facts.shape(0), facts.attr("axes")
+    axes = facts.elements(1) if given is None else given
+    if shape is None or axes is None:
+        return [facts.tensor(facts.dtype(0), None)]
+    rank = len(shape) + len(axes)
+    if None in axes:
+        return [facts.tensor(facts.dtype(0), (None,) * rank)]
+    facts.require_axes_or_elements(known_of(axes), rank)
+    marks = marked_axes(known_of(axes), rank)
+    return [facts.tensor(facts.dtype(0), [_inserted(shape, marks, place) for place in range(rank)])]
+
+
+def _inserted(shape: Sizes, marks: Sequence[Size], place: int) -> Size | None:
+    """Return 1 for a dimension with a mark, else that which as many others without one come before."""
+    found: Size | None = 1
+    ahead = sum(marks[:place], start=0)
+    for axis, dim in enumerate(shape[: place + 1]):
+        is_it = if_zero(marks[place], if_zero(ahead - (place - axis), 1, 0), 0)
+        if is_it == 0:
+            continue
+        found = dim if is_it == 1 else None if dim is None or found is None else if_zero(is_it, found, dim)
+    return found
 
 
 @FAMILY.op("Shape", since=15, traits={"cheap"})
