@@ -157,6 +157,7 @@ def _element(facts: Facts) -> Type:
 
 @FAMILY.infer("SequenceConstruct")
 def _constructed(facts: Facts) -> Results:
+    facts.require(facts.count > 0, "a sequence is constructed of nothing", expected="an operand", found="none")
     return [SequenceType(functools.reduce(join, map(facts.type, range(facts.count))))]
 
 
