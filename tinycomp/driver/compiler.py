@@ -36,7 +36,8 @@ from tinycomp.passes.offer_to_target import GivenBack
 from tinycomp.passes.round_weights import Precision, RoundWeights
 from tinycomp.passes.widen_half import multiplies_bfloat16
 from tinycomp.remark import Remark
-from tinycomp.runtime.module import Module, ModuleParts, module_of
+from tinycomp.runtime.defaults import module_of
+from tinycomp.runtime.module import Module, ModuleParts
 from tinycomp.runtime.native.executor import Pool, Weights
 from tinycomp.runtime.native.processor import default_threads
 from tinycomp.runtime.plan import Plan

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tinycomp.runtime.module import Module, as_arguments
+from tinycomp.runtime.module import Module, ModuleParts, as_arguments
 from tinycomp.runtime.spec import TensorSpec, given_by_name
 
 if TYPE_CHECKING:
     from tinycomp.runtime.binding import Binding
     from tinycomp.runtime.profile import Profile
+
+
+def module_of(parts: ModuleParts) -> Module:
+    """Return the module that is made of ``parts``."""
+    return Module(parts) if parts.general is None else ModuleWithDefaults(parts)
 
 
 class ModuleWithDefaults(Module):

@@ -470,18 +470,9 @@ class Module:
         return f"<Module ({inputs}) -> ({outputs})>"
 
 
-def module_of(parts: ModuleParts) -> Module:
-    """Return the module that is made of ``parts``."""
-    if parts.general is None:
-        return Module(parts)
-    from tinycomp.runtime.defaults import ModuleWithDefaults  # imported here, because few models have defaults
-
-    return ModuleWithDefaults(parts)
-
-
 def with_parts(module: Module, **parts: Any) -> Module:
     """Return a module that is made of the same as another one, which has not run yet, but for some parts."""
-    return module_of(dataclasses.replace(module._parts, **parts))
+    return type(module)(dataclasses.replace(module._parts, **parts))
 
 
 def as_arguments(feeds: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
