@@ -8,6 +8,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx.parser
 import pytest
 from onnx import TensorProto, helper
 
@@ -247,3 +248,12 @@ def test_a_whole_model_quantised_at_run_time():
     data = reals(4, 40)
     found = tinycomp.compile(graph, "c", strict=True)(data)
     np.testing.assert_allclose(found, tinycomp.compile(graph, "host")(data), rtol=1e-6)
+
+
+def test_a_zero_point_of_unknown_size_beside_one_scale_counts() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 11, opset_import: ["" : 21]>
+    g (uint4[n] x, float s, uint4[k] z) => (float[n] y) { y = DequantizeLinear(x, s, z) }""")
+    x, z = (np.array(values).astype(ml_dtypes.uint4) for values in ([0, 1, 7, 15], [1]))
+    for target in ("c", "host"):
+        found = tinycomp.compile(model, target)(x, np.float32(2), z)
+        np.testing.assert_array_equal(found, np.array([-2, 0, 12, 28], np.float32))

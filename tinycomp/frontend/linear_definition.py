@@ -46,6 +46,14 @@ def _spread(body: Body, node: Node, parameter: Value | None, x: Value) -> Value 
     return body.reshape(parameter, [-1 if d == axis else 1 for d in range(rank)])
 
 
+def _point(body: Body, node: Node, point: Value, dtype: str, scale: Value, x: Value) -> Value | None:
+    """Return zero points in a shape that broadcasts with ``x``; beside one scale there is one."""
+    number, scales = body.cast(point, dtype), shape_of(scale)
+    if scales is not None and math.prod(scales) == 1 and not node.attrs.get("block_size", 0):
+        return body.reshape(number, [])
+    return _spread(body, node, number, x)
+
+
 def _blocked(body: Body, node: Node, x: Value) -> tuple[Value, tuple[int, ...] | None] | None:
     """Return ``x`` with an axis of its own for the elements of a block, and its shape to go back to.
 
@@ -74,8 +82,8 @@ def quantize(body: Body, node: Node, operands: Sequence[Value | None]) -> Value 
     if blocked is None:
         return None
     steps = _spread(body, node, body.cast(scale, "float32"), x)
-    zero = None if point is None else _spread(body, node, body.cast(point, "float32"), x)
-    if steps is None:
+    zero = None if point is None else _point(body, node, point, "float32", scale, x)
+    if steps is None or (zero is None and point is not None):
         return None
     ratio = body("Div", body.cast(blocked[0], "float32"), steps)
     ratio = body.cast(body.cast(ratio, precision), "float32")
@@ -107,8 +115,8 @@ def dequantize(body: Body, node: Node, operands: Sequence[Value | None]) -> Valu
         return None
     steps = _spread(body, node, body.cast(scale, "float32"), x)
     computed = "int32" if dtype_of(x) == "int32" else "float32"  # which does not hold all of the former
-    zero = None if point is None else _spread(body, node, body.cast(point, computed), x)
-    if steps is None:
+    zero = None if point is None else _point(body, node, point, computed, scale, x)
+    if steps is None or (zero is None and point is not None):
         return None
     real = body.cast(blocked[0], computed)
     if zero is not None:
