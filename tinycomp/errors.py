@@ -157,6 +157,10 @@ class ExecutionError(TinycompError, RuntimeError):
     """A step of a compiled module failed on values that only run time could show."""
 
 
+class DeclaredShapeError(ExecutionError):
+    """A value has another shape than the model declares, which nothing else told and other nodes relied on."""
+
+
 class DeviceFault(ExecutionError):  # noqa: N818 - the hardware's word
     """A device could not run a command, or not in time.
 

@@ -19,7 +19,16 @@ from tinycomp.driver.check_places import refuse_fallback, refuse_misplaced
 from tinycomp.driver.declined import declined_names, replace_declined
 from tinycomp.driver.devices import DeviceOptions
 from tinycomp.driver.lowering import Lowered, Lowering, constants_of, specs
-from tinycomp.driver.models import Model, Original, bind_defaults, copied, graph_of, load_graph
+from tinycomp.driver.models import (
+    Model,
+    Original,
+    bind_defaults,
+    copied,
+    forget_declared,
+    graph_of,
+    is_assuming,
+    load_graph,
+)
 from tinycomp.driver.pipeline import Observer, Pipeline, optimisation_passes, parse_passes, partitioning_passes
 from tinycomp.driver.targets import AnyTarget, in_precision, resolve_targets, steered
 from tinycomp.errors import OptionError, did_you_mean
@@ -36,7 +45,7 @@ from tinycomp.passes.offer_to_target import GivenBack
 from tinycomp.passes.round_weights import Precision, RoundWeights
 from tinycomp.passes.widen_half import multiplies_bfloat16
 from tinycomp.remark import Remark
-from tinycomp.runtime.defaults import module_of
+from tinycomp.runtime.assumptions import module_of
 from tinycomp.runtime.module import Module, ModuleParts
 from tinycomp.runtime.native.executor import Pool, Weights
 from tinycomp.runtime.native.processor import default_threads
@@ -132,7 +141,7 @@ class Compiler:
         weights: Packed weights, which the plans for different sizes share.
         constants: Copies of constants, which they share as well.
         devices: The devices that regions run on, and what to do when they fail.
-        keeps_defaults: Whether inputs that may be left out are values of the run, instead of constants.
+        assumes: Whether inputs that may be left out are constants, instead of values of the run.
     """
 
     targets: tuple[Target, ...]
@@ -150,7 +159,7 @@ class Compiler:
     weights: Weights = field(default_factory=Weights)
     constants: Constants = field(default_factory=Constants)
     devices: DeviceOptions = field(default_factory=DeviceOptions)
-    keeps_defaults: bool = False
+    assumes: bool = True
 
     def __post_init__(self) -> None:
         targets = self.targets if self.precision == "f32" else in_precision(self.targets, self.precision)
@@ -162,7 +171,7 @@ class Compiler:
         Raises:
             TinycompError: If a pass, a code generator or a check fails.
         """
-        general = graph.clone() if graph.defaults and not self.keeps_defaults else None
+        general = graph.clone() if self.assumes and (graph.defaults or is_assuming(graph)) else None
         with sharing_budget(graph):  # the passes that fold constants share one budget
             self.partition_in_place(graph)
             self.check_places(graph, strict)
@@ -172,11 +181,13 @@ class Compiler:
         return self.package(lowered, original, general)
 
     def _general(self, graph: Graph) -> Module:
-        """Return the module of a graph in which the inputs that may be left out are values of the run."""
-        compiler = dataclasses.replace(self, keeps_defaults=True, dump=None, verify=False)
+        """Return the module of a graph that assumes nothing of what the model says beside its operators."""
+        compiler = dataclasses.replace(self, assumes=False, dump=None, verify=False)
         with limited(self.memory_limit), compiling():
             check_files(constants_of(graph))
-            return compiler.compile(graph.clone())
+            graph = graph.clone()
+            forget_declared(graph)
+            return compiler.compile(graph)
 
     def in_precision_of(self, graph: Graph) -> Compiler:
         """Return a compiler whose targets compute in bfloat16 if the model itself does, else this one."""
@@ -210,7 +221,7 @@ class Compiler:
             VerifyError: If :attr:`verify` is on and a pass or a region changes the results.
             OptionError: If a key of ``place`` fits no node.
         """
-        if not self.keeps_defaults:
+        if self.assumes:
             bind_defaults(graph)
         for placement in dict.fromkeys(t.placement for t in self.targets):
             placement.check(graph)
@@ -293,7 +304,7 @@ class Compiler:
         Args:
             lowered: The graph and what lowering made of it.
             original: The model, for advice.
-            general: The model before the passes, if inputs that may be left out have become constants.
+            general: The model before the passes, if something of it was assumed that a run may refute.
         """
         partitioned = lowered.graph
         inputs = specs([v.name for v in partitioned.inputs], partitioned.inputs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,12 +14,13 @@ from tinycomp.driver.lowering import constants_of
 from tinycomp.errors import ModelError, TinycompWarning
 from tinycomp.frontend import ModelSource, Shapes, bounds_of, checked_shapes, fixed_symbols, with_symbols
 from tinycomp.frontend.naming import name_outputs_apart
-from tinycomp.ir.graph import Graph, Value
+from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.text.literals import AbsentArray
-from tinycomp.ir.types import refine, same, substitute
+from tinycomp.ir.types import UNKNOWN, Type, refine, same, substitute
 from tinycomp.memory.constants import check_files, is_evictable
 from tinycomp.ops.body_types import retype
 from tinycomp.ops.typing import use_records
+from tinycomp.rewrite.edits import replace_results
 
 Model = str | os.PathLike[str] | bytes | onnx.ModelProto | Graph
 
@@ -71,14 +73,37 @@ def bind_defaults(graph: Graph) -> None:
         graph.remove_input(value)
         graph.rename(constant, name)
         changed.add(constant)
+    _infer_behind(graph, changed, refine)
+
+
+def is_assuming(graph: Graph) -> bool:
+    """Tell whether nodes rely on sizes that only the model declares."""
+    return any(_is_declared(node) for node in graph.nodes)
+
+
+def forget_declared(graph: Graph) -> None:
+    """Rely on no size that only the model declares: what is known of values behind them is what then follows."""
+    changed: set[Value] = set()
+    for node in [node for node in graph.nodes if _is_declared(node)]:
+        changed.add(node.operand(0))
+        replace_results(graph, node, [node.operand(0)], refines=False)
+    _infer_behind(graph, changed, lambda before, after: before if after == UNKNOWN else after)
+
+
+def _is_declared(node: Node) -> bool:
+    return (node.domain, node.op) == (TINYCOMP, "Declared")
+
+
+def _infer_behind(graph: Graph, changed: set[Value], combine: Callable[[Type, Type], Type]) -> None:
+    """Infer again what follows from values whose types have changed, and combine the types before and after."""
     for node in graph.nodes if changed else ():
         if changed.isdisjoint(node.inputs):
             continue
         for value, inferred in zip(node.outputs, graph.infer(node), strict=False):
-            better = refine(value.type, inferred)
-            if not same(better, value.type):
+            type_ = combine(value.type, inferred)
+            if not same(type_, value.type):
                 changed.add(value)
-            value.type = better
+            value.type = type_
 
 
 def _refuse_absent(graph: Graph) -> None:

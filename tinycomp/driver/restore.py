@@ -26,8 +26,8 @@ from tinycomp.ir.verify import verify
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.runtime.archive import Archive, damaged
 from tinycomp.runtime.artifact import Load, generated_from_dict, module_parts, pool_for, saved_bounds
+from tinycomp.runtime.assumptions import module_of
 from tinycomp.runtime.blob import Blob
-from tinycomp.runtime.defaults import module_of
 from tinycomp.runtime.module import Module
 from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.validate import check_operands, check_program

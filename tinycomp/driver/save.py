@@ -42,8 +42,8 @@ def pack(
             ``devices`` to use, and what is done about their ``faults``.
         lowered: The model after the passes, kept with its constants only if something runs on the host, and its plan.
         report: What runs where.
-        interface: All inputs in the model's order, where some that may be left out are constants of the plan.
-        general: The bytes of the module that takes other values for these.
+        interface: All inputs in the model's order, where the plan assumes something of the model: see ``general``.
+        general: The bytes of the module that assumes nothing of it.
     """
     archive, graph, plan = Archive(), lowered.graph, lowered.plan
     check_files(constants_of(graph))

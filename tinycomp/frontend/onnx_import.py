@@ -135,8 +135,9 @@ class ModelSource:
         except TypeInferenceError as error:
             if not context.declarations.claimed:
                 raise
-            graph = _import_main(loaded, context.without_claims(), overrides)
             said = '", "'.join(context.declarations.claimed)
+            context = context.without_claims()
+            graph = _import_main(loaded, context, overrides)
             message = f'what the model declares of "{said}" cannot be right, and is ignored: {error}'
             warnings.warn(message, TinycompWarning, stacklevel=2)
         context.declarations.warn()

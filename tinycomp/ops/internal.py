@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from tinycomp.errors import ExecutionError
+from tinycomp.errors import DeclaredShapeError
 from tinycomp.ir.types import TensorType, inform, tensor, type_of
 from tinycomp.ops.record import OpFamily
 from tinycomp.ops.rule import Facts, Results
@@ -74,7 +74,7 @@ def declared(x: Any, *, name: str, said: TensorType) -> Any:
     """Return ``x``, of which the model declares sizes that nothing else tells."""
     dims = said.shape or ()
     if len(dims) != x.ndim or any(isinstance(d, int) and d != size for d, size in zip(dims, x.shape, strict=True)):
-        raise ExecutionError(
+        raise DeclaredShapeError(
             f'"{name}" has another shape than the model declares', expected=str(said), found=str(type_of(x)),
             hint="Correct the shape of the value in the model, or leave it out there.",
         )  # fmt: skip

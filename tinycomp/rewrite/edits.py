@@ -41,12 +41,19 @@ def take_over(graph: Graph, old: Node, new: Node) -> bool:
     return replace_results(graph, old, new.outputs)
 
 
-def replace_results(graph: Graph, old: Node, new: Sequence[Value]) -> bool:
-    """Do as :func:`take_over`, with a value of any node in the place of each result."""
+def replace_results(graph: Graph, old: Node, new: Sequence[Value], refines: bool = True) -> bool:
+    """Do as :func:`take_over`, with a value of any node in the place of each result.
+
+    Args:
+        graph: The graph.
+        old: The node to erase.
+        new: A value for each of its results.
+        refines: Whether the types of the results hold for these values.
+    """
     names = [value.name for value in old.outputs]
     for before, after in zip(old.outputs, new, strict=True):
         if before.name:
-            after.type = refine(before.type, after.type)
+            after.type = refine(before.type, after.type) if refines else after.type
             graph.replace_uses(before, after)
     graph.erase(old)
     for name, after in zip(names, new, strict=True):

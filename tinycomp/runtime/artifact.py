@@ -17,7 +17,7 @@ from tinycomp.lazy import LazyModule
 from tinycomp.memory.constants import Constants
 from tinycomp.memory.mapped import mapping_of
 from tinycomp.runtime.archive import Archive, damaged
-from tinycomp.runtime.defaults import module_of
+from tinycomp.runtime.assumptions import module_of
 from tinycomp.runtime.module import Module, ModuleParts
 from tinycomp.runtime.native.executor import Pool
 from tinycomp.runtime.native.processor import default_threads

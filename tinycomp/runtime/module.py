@@ -50,8 +50,9 @@ class ModuleParts:
         bounds: The least and the most that sizes may be, by symbol.
         diagram: Makes the data of a picture from the partitioned graph, the plan and sizes by symbol.
         cache_file: The file in the cache of compiled modules that the module was loaded from, if it was.
-        interface: All inputs in the model's order, where the plan has constants for those that may be left out.
-        general: Makes the module that takes other values for those, likewise.
+        interface: All inputs in the model's order, where the plan has constants for those that may be left out, or
+            relies on sizes that only the model declares.
+        general: Makes the module that does neither, likewise.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -117,9 +118,11 @@ class Module:
 
     @property
     def general(self) -> Module:
-        """Return the module in which inputs that have a default are values of each run: this one, if there are none.
+        """Return the module that assumes nothing of what the model says beside its operators.
 
-        Others have the defaults as constants, and use this one when other values are given for them.
+        In it, inputs that have a default are values of each run, and what only the model declares of sizes is not
+        believed. Other modules have the defaults as constants, rely on such sizes, and use this one where a run
+        shows something else.
         """
         return self
 

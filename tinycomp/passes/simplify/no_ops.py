@@ -64,7 +64,7 @@ def drop_declared(graph: Graph, node: Node) -> bool:
     said = node.attrs["said"].shape
     if own is None or (len(own) == len(said) and any(map(lambda a, b: a is None and isinstance(b, int), own, said))):
         return False
-    return replace_results(graph, node, [node.operand(0)])
+    return replace_results(graph, node, [node.operand(0)], refines=False)
 
 
 @replaces(lambda x: P.op(("Concat", "Sum", "Max", "Min", "Mean"), x))

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, cast
 
 import numpy as np
 
-from tinycomp.errors import ExecutionError, FeedError, TargetError
+from tinycomp.errors import DeclaredShapeError, ExecutionError, FeedError, TargetError
 from tinycomp.memory.budget import check_time, current, reserve_bytes, time_is_up
 from tinycomp.memory.mapped import mapping_of
 from tinycomp.runtime.native.building import ControlCall, Place, Sizes, describe
@@ -523,7 +523,10 @@ class NativeProgram:
             call = self.program.instructions[int(called[1])]
             where += f", node {' + '.join(call.source) or call.kernel} ({call.kernel})"
             message = message[called.end() :]
-        raise self._sizes.misfit(symbols, message, where)
+        error = self._sizes.misfit(symbols, message, where)
+        if failed is not None and condition.is_declared:
+            raise DeclaredShapeError(error.message, where=error.where, found=error.found)
+        raise error
 
     def _inputs_at(self, context: _Context) -> tuple[_Expected, ...]:
         return self._inputs if self._sizes is None else self._sizes.at(context, self._inputs)
@@ -652,7 +655,8 @@ class NativeProgram:
         failed = _CONDITION.match(message)
         if failed is not None:
             condition = self.program.conditions[int(failed[1])]
-            raise ExecutionError(condition.text, where=f"{self.program.name}, node {condition.node}")
+            kind = DeclaredShapeError if condition.is_declared else ExecutionError
+            raise kind(condition.text, where=f"{self.program.name}, node {condition.node}")
         if error.code == lib.TC_INVALID:
             raise FeedError(message, where=self.program.name)
         call, message = _failed(self.program, message)

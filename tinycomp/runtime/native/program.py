@@ -264,6 +264,11 @@ class Condition:
     text: str
     node: str
 
+    @property
+    def is_declared(self) -> bool:
+        """Whether it says that a value has the shape that the model declares."""
+        return self.node.endswith("(tinycomp::Declared)")
+
 
 @dataclass(frozen=True)
 class Program:

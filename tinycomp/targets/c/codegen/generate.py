@@ -53,6 +53,10 @@ def generate(region: Node, table: Table, settings: Settings | None = None) -> Pr
         TargetError: If the region holds an operator that the target does not know.
         Decline: If the sizes of a value are not known.
     """
+    for value in region.body.inputs:
+        if value.rank is None:
+            places = [place for place, node in enumerate(region.body.nodes) if value in node.inputs]
+            raise Decline(f'the rank of "{value.name}" is not known', places)
     body = region.body.clone()
     try:
         with symbolic.naming():

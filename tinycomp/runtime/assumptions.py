@@ -1,10 +1,12 @@
-"""Modules with inputs that may be left out: their values are constants, until somebody gives others."""
+"""Modules that were compiled for what a model says beside its operators: defaults of inputs, and declared sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from tinycomp.errors import DeclaredShapeError, TinycompWarning
 from tinycomp.runtime.module import Module, ModuleParts, as_arguments
 from tinycomp.runtime.spec import TensorSpec, given_by_name
 
@@ -12,20 +14,24 @@ if TYPE_CHECKING:
     from tinycomp.runtime.binding import Binding
     from tinycomp.runtime.profile import Profile
 
+_T = TypeVar("_T")
+
 
 def module_of(parts: ModuleParts) -> Module:
     """Return the module that is made of ``parts``."""
-    return Module(parts) if parts.general is None else ModuleWithDefaults(parts)
+    return Module(parts) if parts.general is None else AssumingModule(parts)
 
 
-class ModuleWithDefaults(Module):
-    """A module that was compiled for the values that some of its inputs have if they are left out.
+class AssumingModule(Module):
+    """A module with inputs that may be left out as constants, which relies on sizes that only the model declares.
 
-    Who gives other values for them gets the results of another module, in which all of these inputs are values of the
-    run: it is made when it is first needed, and may be slower.
+    Who gives other values for such inputs gets the results of another module, in which they are values of the run, and
+    which relies on nothing. The same happens once a run has shown that a declaration is wrong. That module is made when
+    it is first needed, and may be slower.
     """
 
     _made: Module | None = None
+    _is_refuted = False
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -35,11 +41,12 @@ class ModuleWithDefaults(Module):
     @property
     def defaults(self) -> Mapping[str, Any]:
         """Return the values of the inputs that may be left out."""
-        return self._parts.defaults or self.general.defaults
+        has_defaults = len(self._parts.interface) > len(self._parts.inputs)
+        return self._parts.defaults or (self.general.defaults if has_defaults else {})
 
     @property
     def general(self) -> Module:
-        """Return the module that takes other values for the inputs that may be left out."""
+        """Return the module that assumes nothing of what the model says beside its operators."""
         with self._lock:
             if self._made is None:
                 assert self._parts.general is not None
@@ -50,7 +57,7 @@ class ModuleWithDefaults(Module):
         """Run the model on arrays in input order, or by name; see :class:`Module`."""
         count = len(self._parts.inputs)
         if not named and len(args) == count and self.inputs[:count] == self._parts.inputs:
-            return super().__call__(*args)
+            return self._try(lambda: super(AssumingModule, self).__call__(*args), lambda: self.general(*args))
         results = tuple(self.run(given_by_name(self.inputs, args, named)).values())
         return results[0] if self._single else results
 
@@ -58,11 +65,15 @@ class ModuleWithDefaults(Module):
         self, feeds: Mapping[str, Any], *, outputs: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> dict[str, Any]:
         """Run the model on arrays by input name; see :class:`Module`."""
-        if not isinstance(feeds, Mapping) or self._input_set.issuperset(feeds):
-            return super().run(feeds, outputs=outputs, timeout=timeout)
-        chosen, given = self._chosen((), feeds)
-        run = super().run if chosen is self else chosen.run
-        return run(given, outputs=outputs, timeout=timeout)
+        run, given = super().run, feeds
+        if isinstance(feeds, Mapping) and not self._input_set.issuperset(feeds):
+            chosen, given = self._chosen((), feeds)
+            if chosen is not self:
+                return chosen.run(given, outputs=outputs, timeout=timeout)
+        return self._try(
+            lambda: run(given, outputs=outputs, timeout=timeout),
+            lambda: self.general.run(given, outputs=outputs, timeout=timeout),
+        )
 
     def bind(self, inputs: Any, outputs: Any = None) -> Binding:
         """Fix the arrays that the model reads and writes; see :class:`Module`."""
@@ -72,7 +83,8 @@ class ModuleWithDefaults(Module):
     def profile(self, feeds: Mapping[str, Any] | Sequence[Any] | Any, runs: int = 20) -> Profile:
         """Time every step; see :class:`Module`."""
         chosen, given = self._chosen(*as_arguments(feeds))
-        return super().profile(given, runs) if chosen is self else chosen.profile(given, runs)
+        profile = super().profile
+        return self._try(lambda: profile(given, runs), lambda: self.general.profile(given, runs), chosen is not self)
 
     def close(self) -> None:
         """Wait for the runs in progress, and close the devices that the module has opened."""
@@ -80,10 +92,21 @@ class ModuleWithDefaults(Module):
         if self._made is not None:
             self._made.close()
 
+    def _try(self, run: Callable[[], _T], instead: Callable[[], _T], is_refuted: bool = False) -> _T:
+        """Return what a run of this module gives, or of the general one if a declaration is wrong."""
+        if is_refuted or self._is_refuted:
+            return instead()
+        try:
+            return run()
+        except DeclaredShapeError as error:
+            self._is_refuted = True
+            warnings.warn(f"{error} The declaration is ignored from now on.", TinycompWarning, stacklevel=4)
+        return instead()
+
     def _chosen(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Module, dict[str, Any]]:
         """Return the module for these inputs, and by name those that it needs."""
         given = given_by_name(self.inputs, args, named)
         others = {name for name in given if name not in self._input_set and given[name] is not self.defaults[name]}
-        if others:
+        if others or self._is_refuted:
             return self.general, given
         return self, {name: value for name, value in given.items() if name in self._input_set}
