@@ -103,5 +103,5 @@ def _cut(model: onnx.ModelProto, values: Feeds) -> onnx.ModelProto:
             kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
             node.output[0] = name + _CUT
             cut.graph.input.append(onnx.helper.make_tensor_value_info(name, kind, array.shape))
-            cut.graph.output.append(onnx.helper.make_tensor_value_info(name + _CUT, kind, array.shape))
+            cut.graph.output.append(onnx.helper.make_tensor_value_info(name + _CUT, kind, None))
     return cut

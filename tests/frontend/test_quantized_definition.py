@@ -206,17 +206,10 @@ def test_constant_parameters_are_left_to_targets():
     assert defines(graph.add("QuantizeLinear", [x, one], {"precision": TensorProto.FLOAT16}))
 
 
-@pytest.mark.parametrize(
-    ("op", "types"),
-    [
-        ("QuantizeLinear", [("float32", ("n", 6)), ("float32", ("n", 2))]),
-        ("MatMulInteger", [("uint8", ("n", "k")), ("uint8", ("k", 3))]),
-    ],
-)
-def test_what_it_does_not_cover_has_no_definition(op: str, types: list[tuple[str, tuple[Any, ...]]]):
+def test_what_it_does_not_cover_has_no_definition():
     graph = Graph("net", infer=infer_node_types, opsets={"": 21})
-    inputs = [graph.add_input(f"x{i}", TensorType(dtype, shape)) for i, (dtype, shape) in enumerate(types)]
-    node = graph.add(op, inputs)
+    shapes: list[tuple[Any, ...]] = [("n", "k"), ("k", 3)]
+    node = graph.add("MatMulInteger", [graph.add_input(f"x{i}", TensorType("uint8", s)) for i, s in enumerate(shapes)])
     assert defines(node)
     assert definition(node) is None
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tinycomp.errors import ExecutionError
 from tinycomp.ir.proto import DTYPE_BY_NUMBER
-from tinycomp.ir.types import UNKNOWN, OptionalType, SequenceType, Type, join, present, tensor
+from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, OptionalType, SequenceType, Type, join, present, tensor
 from tinycomp.ops.movement import concat
 from tinycomp.ops.numeric import Array, fix_axis, ints, scalar_int
 from tinycomp.ops.record import OpFamily
@@ -155,9 +155,17 @@ def _element(facts: Facts) -> Type:
     return type_.element if isinstance(type_, SequenceType) else UNKNOWN
 
 
+def _require_dtype(facts: Facts, index: int, wanted: str) -> None:
+    found = facts.dtype(index)
+    if UNKNOWN_DTYPE not in (found, wanted):
+        facts.require(found == wanted, "a sequence has elements of one type", expected=wanted, found=found)
+
+
 @FAMILY.infer("SequenceConstruct")
 def _constructed(facts: Facts) -> Results:
     facts.require(facts.count > 0, "a sequence is constructed of nothing", expected="an operand", found="none")
+    for index in range(1, facts.count):
+        _require_dtype(facts, index, facts.dtype(0))
     return [SequenceType(functools.reduce(join, map(facts.type, range(facts.count))))]
 
 
@@ -168,6 +176,7 @@ def _empty(facts: Facts) -> Results:
 
 @FAMILY.infer("SequenceInsert")
 def _inserted(facts: Facts) -> Results:
+    _require_dtype(facts, 1, tensor(_element(facts)).dtype)
     return [SequenceType(join(_element(facts), facts.type(1)))]
 
 
