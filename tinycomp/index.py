@@ -23,8 +23,8 @@ FAMILIES = MappingProxyType({
     "control_flow": "If Loop Scan SequenceMap",
     "conv": "Col2Im Conv ConvInteger ConvTranspose DeformConv QLinearConv",
     "creation": """
-        Bernoulli Constant ConstantOfShape EyeLike MelWeightMatrix Multinomial RandomNormal RandomNormalLike
-        RandomUniform RandomUniformLike Range
+        Bernoulli BlackmanWindow Constant ConstantOfShape EyeLike HammingWindow HannWindow MelWeightMatrix Multinomial
+        RandomNormal RandomNormalLike RandomUniform RandomUniformLike Range
     """,
     "detection": "MaxRoiPool NonMaxSuppression RoiAlign",
     "distance": "tinycomp.ml::Distances",

@@ -374,9 +374,7 @@ CASES = [
         one("Range", "i[]", "i[]", "i[]"),
         {"a": scalar(0, np.int64), "b": scalar(1 << 39, np.int64), "c": scalar(1, np.int64)},
     ),
-    too_large(
-        "60-range-float", one("Range", "f[]", "f[]", "f[]"), {"a": scalar(0), "b": scalar(1e11), "c": scalar(1)}
-    ),
+    too_large("60-range-float", one("Range", "f[]", "f[]", "f[]"), {"a": scalar(0), "b": scalar(1e11), "c": scalar(1)}),
     too_large("60-pad", one("Pad", "f[1]", "i[2]"), {"a": floats(1), "b": ints(1 << 50, 0)}),
     too_large("60-pad-edge", one("Pad", "f[1]", "i[2]", mode="edge"), {"a": floats(1), "b": ints(1 << 50, 0)}),
     too_large(

@@ -285,13 +285,14 @@ IF = """m (bool[1] c, float[4] x) => (float[4] y) {
         else_branch = other () => (float[4] b) { z = Neg(x) b = Softmax(z) }
     >
 }"""
-LOOP = """m (int64 n, bool go, float[4] x) => (float[4] y, float[3, 4] rows) {
-    y, rows = Loop (n, go, x) <body = trip (int64 i, bool on, float[4] a) => (bool off, float[4] b, float[4] row) {
+LOOP = """m (int64 n, bool go, float[4] x) => (float[4] y, float[3, 4] rows) <float[3, 4] r> {
+    y, r = Loop (n, go, x) <body = trip (int64 i, bool on, float[4] a) => (bool off, float[4] b, float[4] row) {
         off = Identity(on)
         one = Cast<to = 1>(i)
         b = Add(a, one)
         row = Exp(b)
     }>
+    rows = Relu(r)
 }"""
 
 

@@ -35,7 +35,7 @@ from tinycomp.ir.types import (
 )
 from tinycomp.lazy import cached_property
 from tinycomp.ops import is_opaque
-from tinycomp.symbolic import Expression, has_elements, size
+from tinycomp.symbolic import Expression, bounds, has_elements, size
 
 
 @dataclass
@@ -226,4 +226,9 @@ def _contradict(declared: Type, inferred: Type) -> bool:
 
 
 def _differ(stated: Dim, known: Dim) -> bool:
-    return isinstance(stated, int) and known is not None and stated != known
+    if not isinstance(stated, int) or known is None or isinstance(known, int):
+        return known is not None and isinstance(stated, int) and stated != known
+    value = size(known)
+    low, high = bounds(value)
+    may_be_equal = (low is None or low <= stated) and (high is None or stated <= high)
+    return (isinstance(value, Expression) and value.name is not None) or not may_be_equal

@@ -112,7 +112,7 @@ class Decoder:
         caches = _matched(module, names)
         self._check_names(caches)
         lengths = {_length(past) for past, _ in caches}
-        shared = all(_length(past) == _length(present) for past, present in caches)
+        shared = all(_is_shared(_length(past), _length(present)) for past, present in caches)
         if len(lengths) > 1 or (not shared and not isinstance(_length(caches[0][0]), str)):
             raise GenerationError(
                 "the past has the wrong shape", where=f'input "{caches[0][0].name}"',
@@ -284,6 +284,11 @@ def _matched(module: Runnable, names: Mapping[str, str]) -> list[tuple[TensorSpe
             if result is not None:
                 pairs.append((spec, result))
     return pairs
+
+
+def _is_shared(past: int | str | None, present: int | str | None) -> bool:
+    """Tell whether a cache has the length of the past, as it has where that is a number: room for all tokens."""
+    return past == present or (isinstance(past, int) and not isinstance(present, int))
 
 
 def _length(spec: TensorSpec) -> int | str | None:

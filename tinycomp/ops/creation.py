@@ -279,6 +279,16 @@ def _mel_rule(facts: Facts) -> Results:
     return [facts.tensor(DTYPE_BY_NUMBER[number], (None if length is None else length // 2 + 1, bands))]
 
 
+@FAMILY.infer("BlackmanWindow", "HammingWindow", "HannWindow")
+def _window_rule(facts: Facts) -> Results:
+    facts.require_scalar(0, "size")
+    length = next(iter(facts.elements(0) or ()), None)
+    facts.require_at_least(length, 0, "size is out of range")
+    number = facts.attr("output_datatype", _FLOAT)
+    facts.require(number in DTYPE_NUMBERS, "unknown output_datatype", expected="an element type", found=number)
+    return [facts.tensor(DTYPE_BY_NUMBER[number], (length,))]
+
+
 def _asked_dtype(facts: Facts, default: str) -> str:
     number = facts.require_one_of("dtype", DTYPE_NUMBERS)
     return default if number is None else DTYPE_BY_NUMBER[number]
