@@ -261,9 +261,9 @@ def _run(name: str, archive: Archive) -> Counter[str]:
     data = np.frombuffer(saved(name), np.uint8)
     try:
         with limited(memory=BOUND):
-            module = load_native(archive, data, 1, str, lambda *_: None)
+            module = load_native(archive, data, 1, str, lambda *_: None, tinycomp.load)
             if module is None:
-                module = restore(archive, data, [_target()], 1)
+                module = restore(archive, data, [_target()], 1, tinycomp.load)
     except TinycompError:
         return Counter(refused=1)
     try:
