@@ -57,7 +57,7 @@ def targets_of(module: tinycomp.Module) -> list[str]:
 
 def chain(*ops: str, size: int = 64) -> Graph:
     """Operators of one operand, one after another, between two products."""
-    graph = Graph("chain", opsets={"": 17})
+    graph = Graph("chain", opsets={"": 18})
     x = graph.add_input("x", TensorType("float32", ("rows", size)))
     weight = graph.add_const(np.eye(size, dtype=np.float32), "w")
     x = graph.add("MatMul", [x, weight], sources=["first"]).output
