@@ -128,7 +128,7 @@ def decoder(
         nothing = b.op("Mul", b.op("ReduceSum", b.op("Cast", name, to=TensorProto.FLOAT), keepdims=0), b.const(0))
         x = b.op("Add", x, nothing)
     b.op("MatMul", x, weight(WIDTH, vocabulary), output="logits")
-    b.output("logits", ["batch", tokens, vocabulary])
+    b.output("logits", ["batch", "tokens", vocabulary])
     return b.model()
 
 
