@@ -184,6 +184,7 @@ TRAITS = MappingProxyType({
         Identity IsInf IsNaN LeakyRelu Less LessOrEqual Mod Neg Not Or PRelu Reciprocal Relu Reshape Round Shape Shrink
         Sign Size Softsign Sqrt Squeeze ThresholdedRelu Unsqueeze Where Xor tinycomp::StopFusion
     """,
+    "checked": "Loop Resize Upsample com.microsoft::GroupQueryAttention",
     "clamp": "Clip Relu",
     "commutative": "BitwiseAnd BitwiseOr BitwiseXor Max Mean Min Sum",
     "control_flow": "If Loop Scan SequenceMap",

@@ -34,7 +34,7 @@ from tinycomp.ir.types import (
     without_shape,
 )
 from tinycomp.lazy import cached_property
-from tinycomp.ops import is_opaque
+from tinycomp.ops import is_opaque, traits_of
 from tinycomp.symbolic import Expression, bounds, has_elements, size
 
 
@@ -106,9 +106,13 @@ class Declarations:
             value.type = inform(inferred, self._said(declared, _symbols_of(node)))
         elif is_outermost and value.rank == declared.rank:
             value.type = inform(value.type, self._named(declared))
-        if not is_outermost or not self.claims or value.name not in self.read:
+        is_checked = node is not None and "checked" in traits_of(node.op, node.domain, node.version)
+        if not is_outermost or not self.claims or not (is_checked or value.name in self.read):
             return None
         said = self._said(declared, frozenset())
+        if is_checked and inform(value.type, said) != value.type:
+            value.type = inform(value.type, said)
+            return said
         return said if inform(value.type, said) != value.type else None
 
     def _said(self, declared: TensorType, known: Set[str]) -> TensorType:

@@ -309,3 +309,4 @@ def sequence_map(
 
 
 FAMILY.trait("control_flow", "If", "Loop", "Scan", "SequenceMap")
+FAMILY.trait("checked", "Loop")

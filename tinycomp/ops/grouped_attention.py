@@ -294,3 +294,6 @@ def _softmax(scores: Array, sink: Array | None) -> Array:
         total = total + np.exp(wall - most)
     result: Array = exponentials / np.where(total == 0, 1, total)
     return result
+
+
+FAMILY.trait("checked", OP, domain=DOMAIN)

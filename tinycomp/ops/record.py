@@ -74,6 +74,7 @@ TRAITS = MappingProxyType(
         "function": "a function of one number, applied to each element of its first operand",
         "clamp": "limits numbers from below or above, so that a layer before it can do so",
         "handle": "takes apart or puts together sequences and optionals, and touches no element",
+        "checked": "sizes of results that data decide may be declared: whoever computes them compares",
         "control_flow": "runs its bodies as often as its operands say",
     }
 )

@@ -416,3 +416,6 @@ def _resized(facts: Facts) -> Results:
 
 _WITH_SIZES = 11
 """Since this version the sizes of a result may be an operand."""
+
+
+FAMILY.trait("checked", "Resize", "Upsample")
