@@ -137,7 +137,10 @@ def test_emitted_onnx_holds_functions_only_on_request(call, tmp_path, image, tar
     assert onnx.load(functions).functions
     onnx.checker.check_model(onnx.load(flat), full_check=True)
     feeds = {"image": np.load(image)}
-    (found,) = onnxruntime.InferenceSession(str(flat), providers=["CPUExecutionProvider"]).run(None, feeds)
+    options = onnxruntime.SessionOptions()
+    # As it stands: merged kernels of quantised layers saturate on x86 without VNNI.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    (found,) = onnxruntime.InferenceSession(str(flat), options, providers=["CPUExecutionProvider"]).run(None, feeds)
     np.testing.assert_allclose(
         found, tinycomp.compile(functions, target)(**feeds), rtol=1e-4, atol=1e-2 if target == "npu_sim" else 1e-6
     )
