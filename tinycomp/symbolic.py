@@ -142,7 +142,7 @@ class Expression:
 
     @cached_property
     def named(self) -> tuple[_Atom, ...]:
-        """The parts that have a name, those first of which others consist: no recursion need go through all of them."""
+        """The parts that have a name, before those that consist of them, so that no recursion need go through all."""
         found: dict[_Atom, None] = {}
         for monomial, _ in self._terms:
             for atom, _ in monomial:

@@ -107,20 +107,24 @@ class Writer:
             nested: Whether it is a body.
         """
         names.claim_all(graph, captured)
+        restated = _restated(graph)
+        for node in restated:
+            names.alias(_operand(node), names[node.output])
         proto = onnx.GraphProto(name=graph.name)
         own = [v for v in graph.inputs if v not in captured]
         proto.input.extend(value_info(v, names[v]) for v in own)
         used = [v for v in graph.constants if graph.use_count(v)]
         proto.initializer.extend(_initializer(v, names[v]) for v in used)
         proto.initializer.extend(tensor_to_proto(a, name) for name, a in graph.defaults.items())
-        proto.node.extend(self.nodes(graph.nodes, names))
+        proto.node.extend(self.nodes([n for n in graph.nodes if n not in restated], names))
         # A body of onnxruntime's may neither return what is around it, nor hand on an input, which changes under it.
         indirect = frozenset(graph.inputs if nested else ())
         outputs, copies = bind_outputs(graph, names, () if nested else graph.output_names, indirect)
         self.add_identities(proto.node, copies)
         proto.output.extend(value_info(v, name) for v, name in zip(graph.outputs, outputs, strict=True))
-        inner = [v for n in graph.nodes for v in n.used_outputs() if v.type != UNKNOWN and names[v] not in outputs]
-        proto.value_info.extend(value_info(v, names[v]) for v in inner)
+        # Of two values under one name the later one counts: what the model declares is what the node states.
+        inner = {names[v]: v for n in graph.nodes for v in n.used_outputs() if v.type != UNKNOWN}
+        proto.value_info.extend(value_info(v, name) for name, v in inner.items() if name not in outputs)
         return proto
 
     def nodes(self, nodes: Iterable[Node], names: Names) -> list[onnx.NodeProto]:
@@ -362,6 +366,18 @@ def bind_outputs(
             copies.append(onnx.NodeProto(op_type="Identity", input=[name], output=[goal], name=goal))
         goals.append(goal)
     return goals, copies
+
+
+def _restated(graph: Graph) -> set[Node]:
+    """Return the nodes that state what the model declares, where the type of a node's result can say so again."""
+    nodes = (node for node in graph.nodes if (node.domain, node.op) == (TINYCOMP, "Declared"))
+    return {n for n in nodes if _operand(n).producer is not None and graph.use_count(_operand(n)) == 1}
+
+
+def _operand(node: Node) -> Value:
+    value = node.inputs[0]
+    assert value is not None
+    return value
 
 
 def _trimmed(names: list[str]) -> list[str]:

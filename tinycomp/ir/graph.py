@@ -172,7 +172,7 @@ class Node:
 
     @property
     def possible_bodies(self) -> dict[str, Graph]:
-        """The bodies that a run may enter: of an If whose condition is constant or follows from sizes, only one."""
+        """The bodies that a run may enter, which is one for an If whose condition is constant or follows from sizes."""
         if self.op != "If" or self.domain or not self.inputs or self.inputs[0] is None:
             return self.bodies
         value = self.inputs[0]

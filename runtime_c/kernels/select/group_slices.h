@@ -36,21 +36,21 @@ static void TC_NAME(tc_group_slices_prepare)(tc_prepare *prepare) {
 }
 
 /* Whether one slice comes before (-1), is equal to (0) or comes behind (1) another; NaN comes last and equals NaN. */
-#define GROUP_COMPARE(kind, type, value, number)                                                                \
-  TC_INLINE int group_compare_##kind(const tc_group_slices_params *p, const void *from, int64_t i, int64_t k) { \
-    const type *x = (const type *)from + i * p->inner, *y = (const type *)from + k * p->inner;                  \
-    for (int64_t outer = 0; outer < p->outer; outer++) {                                                        \
-      for (int64_t inner = 0; inner < p->inner; inner++) {                                                      \
-        const number a = value(x[inner]), b = value(y[inner]);                                                  \
-        const int order = (a > b) - (a < b) + (a != a) - (b != b);                                              \
-        if (order) {                                                                                            \
-          return order;                                                                                         \
-        }                                                                                                       \
-      }                                                                                                         \
-      x += p->count * p->inner;                                                                                 \
-      y += p->count * p->inner;                                                                                 \
-    }                                                                                                           \
-    return 0;                                                                                                   \
+#define GROUP_COMPARE(kind, type, value, number)                                                             \
+  static int group_compare_##kind(const tc_group_slices_params *p, const void *from, int64_t i, int64_t k) { \
+    const type *x = (const type *)from + i * p->inner, *y = (const type *)from + k * p->inner;               \
+    for (int64_t outer = 0; outer < p->outer; outer++) {                                                     \
+      for (int64_t inner = 0; inner < p->inner; inner++) {                                                   \
+        const number a = value(x[inner]), b = value(y[inner]);                                               \
+        const int order = (a > b) - (a < b) + (a != a) - (b != b);                                           \
+        if (order) {                                                                                         \
+          return order;                                                                                      \
+        }                                                                                                    \
+      }                                                                                                      \
+      x += p->count * p->inner;                                                                              \
+      y += p->count * p->inner;                                                                              \
+    }                                                                                                        \
+    return 0;                                                                                                \
   }
 #define GROUP_SELF(x) (x)
 #define TC_NUMBER(kind, type, wide) GROUP_COMPARE(kind, type, GROUP_SELF, type)
@@ -63,9 +63,9 @@ GROUP_COMPARE(BF16, uint16_t, tc_f32_of_bf16, float)
 
 typedef int (*group_compare_fn)(const tc_group_slices_params *p, const void *from, int64_t i, int64_t k);
 
-/* Merges two sorted runs of numbers of slices; inlined for each comparison. */
-TC_INLINE void group_merge(const tc_group_slices_params *p, group_compare_fn compare, const void *from,
-                           const int64_t *left, const int64_t *middle, const int64_t *end, int64_t *to) {
+/* Merges two sorted runs of numbers of slices. */
+static void group_merge(const tc_group_slices_params *p, group_compare_fn compare, const void *from,
+                        const int64_t *left, const int64_t *middle, const int64_t *end, int64_t *to) {
   const int64_t *right = middle, *left_end = middle;
   while (left < left_end && right < end) {
     *to++ = compare(p, from, *right, *left) < 0 ? *right++ : *left++;
@@ -75,8 +75,9 @@ TC_INLINE void group_merge(const tc_group_slices_params *p, group_compare_fn com
 }
 
 /* Sorts, then numbers the groups in their order; the first of a group is the first to be sorted, too. */
-TC_INLINE void group_sort(const tc_group_slices_params *p, group_compare_fn compare, const void *from, int64_t *order,
-                          int64_t *other, int64_t *first, int64_t *rank) {
+static __attribute__((noinline)) void group_sort(const tc_group_slices_params *p, group_compare_fn compare,
+                                                 const void *from, int64_t *order, int64_t *other, int64_t *first,
+                                                 int64_t *rank) {
   for (int64_t i = 0; i < p->count; i++) {
     order[i] = i;
   }
