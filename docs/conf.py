@@ -50,8 +50,8 @@ nitpick_ignore_regex = [
     ("py:.*", r"(.*\.)?_\w+"),
     ("py:.*", r"tinycomp\.(console|export_c|frontend|ir|memory|ops|passes|quantization|rewrite|runtime|targets?)\..*"),
     ("py:attr", r".*"),
-    ("py:class", r"Adviser|AnyTarget|Constraints|Devices|Diagram|Faults|Legalizing|Model|NDArray|Pass|Precision|RunFuture"),
-    ("py:class", r"Shapes|View|Which"),
+    ("py:class", r"Adviser|AnyTarget|Constraints|Devices|Diagram|Faults|Legalizing|Model|Pass|Precision|RunFuture"),
+    ("py:class", r"NDArray|Shapes|View|Which"),
     ("py:data", r"COMPOSITE|MAX_NESTING|REGION|UNKNOWN"),
 ]
 
