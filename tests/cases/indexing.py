@@ -10,6 +10,7 @@ import numpy as np
 from tests.cases.case import Case, Const
 from tests.cases.values import MOVABLE, SPECIAL, floats, integers, ints, of_dtype
 
+OUTSIDE = "index out of bounds; expected indices in .* found [345]|an index is out of range"
 INDEX_DTYPES = (np.int32, np.int64)
 NUMBERS = ("float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 
@@ -223,13 +224,13 @@ def edges() -> Iterator[Case]:
     yield Case("Unique", [integers(9, low=0, high=4)], outputs=4)
     yield Case("Unique", [integers(4, 2, low=0, high=2)], {"axis": 0}, outputs=4)
     yield Case("Unique", [integers(9, low=0, high=4)], {"sorted": 0}, outputs=4)
-    yield Case("Gather", [x, np.array([3])], refused="Gather")
-    yield Case("Gather", [x, ints(3)], refused="Gather")
+    yield Case("Gather", [x, np.array([3])], refused=OUTSIDE)
+    yield Case("Gather", [x, ints(3)], refused=OUTSIDE)
     yield Case("Gather", [x, ints(0)], {"axis": 2}, refused="Gather")
-    yield Case("GatherElements", [x, np.array([[0, 4]])], {"axis": 1}, refused="GatherElements")
-    yield Case("GatherND", [x, np.array([[3, 0]])], refused="GatherND")
-    yield Case("ScatterElements", [x, np.array([[5]]), floats(1, 1)], refused="ScatterElements")
-    yield Case("ScatterND", [x, np.array([[3]]), floats(1, 4)], refused="ScatterND")
+    yield Case("GatherElements", [x, np.array([[0, 4]])], {"axis": 1}, refused=OUTSIDE)
+    yield Case("GatherND", [x, np.array([[3, 0]])], refused=OUTSIDE)
+    yield Case("ScatterElements", [x, np.array([[5]]), floats(1, 1)], refused=OUTSIDE)
+    yield Case("ScatterND", [x, np.array([[3]]), floats(1, 4)], refused=OUTSIDE)
     yield Case("ScatterND", [x, np.array([[1]]), floats(1, 3)], refused="ScatterND")
     yield Case("OneHot", [np.array([1, -1, 9]), np.array(3), floats(2)])
     yield Case("OneHot", [np.array([1, -1, 9]), Const(np.array([3])), floats(2)], {"axis": 0})

@@ -42,7 +42,7 @@ class Subject(NamedTuple):
         of_largest: Allows differences of that share of the largest result.
         witness: Who says what is right.
         host: A part of the reason why the C target leaves it to the host.
-        refused: A part of the error that it must end with.
+        refused: A pattern that the error must match.
     """
 
     op: str

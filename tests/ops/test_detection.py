@@ -34,7 +34,7 @@ def test_non_max_suppression_forms():
     check("NonMaxSuppression", [flipped, scores, np.array([5])], {}, 11, against=("onnxruntime",))
     assert run_ours("NonMaxSuppression", [flipped, scores])[0].shape == (0, 3)
     operands = [flipped, scores, np.array([5]), np.array([1.5], "f")]
-    with pytest.raises(ExecutionError, match=r"bad iou_threshold; expected \[0, 1\]; found 1.5"):
+    with pytest.raises(ExecutionError, match=r"iou_threshold is not between 0 and 1; expected \[0, 1\]; found 1.5"):
         run_ours("NonMaxSuppression", operands)
 
 

@@ -115,17 +115,26 @@ class Difference:
 def compare(name: str, result: Any, reference: Any, tolerance: Tolerance) -> Difference:
     """Compare two values: floats against ``atol + rtol * largest reference``, integers against ``atol`` steps.
 
-    Half precision may differ by a step at the largest, which is what rounding makes of any difference. Values that are
-    not arrays must be equal.
+    Half precision may differ by a step at the largest, which is what rounding makes of any difference. Sequences and
+    maps have the same length and keys, and are compared element by element; texts must be equal.
     """
+    if isinstance(result, list) and isinstance(reference, list) and len(result) == len(reference):
+        parts = [compare(name, a, b, tolerance) for a, b in zip(result, reference, strict=True)]
+        return Difference(
+            name,
+            max((p.largest for p in parts), default=0.0),
+            max((p.relative for p in parts), default=0.0),
+            all(p.within for p in parts),
+        )
+    if isinstance(result, dict) and isinstance(reference, dict) and result.keys() == reference.keys():
+        values = [np.array([each[key] for key in reference]) for each in (result, reference)]
+        return compare(name, values[0], values[1], tolerance)
     if not isinstance(result, np.ndarray) or not isinstance(reference, np.ndarray):
-        same = bool(np.array_equal(np.asarray(result, dtype=object), np.asarray(reference, dtype=object)))
-        return Difference(name, 0.0 if same else np.inf, 0.0 if same else np.inf, same)
+        return _equal(name, not isinstance(result, np.ndarray | list | dict) and bool(result == reference))
     if result.shape != reference.shape or result.dtype != reference.dtype:
-        return Difference(name, np.inf, np.inf, False)
-    if result.dtype.kind == "O":
-        same = bool((result == reference).all())
-        return Difference(name, 0.0 if same else np.inf, 0.0 if same else np.inf, same)
+        return _equal(name, False)
+    if result.dtype.kind in "OUS":
+        return _equal(name, bool((result == reference).all()))
     a, b = result.astype(np.float64), reference.astype(np.float64)
     with np.errstate(all="ignore"):
         apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
@@ -135,3 +144,8 @@ def compare(name: str, result: Any, reference: Any, tolerance: Tolerance) -> Dif
     rtol = max(tolerance.rtol, HALF_STEP.get(result.dtype.name, 0.0))
     allowed = max(tolerance.atol, 1.0) if exact else tolerance.atol + rtol * scale
     return Difference(name, largest, largest / scale if scale else largest, largest <= allowed)
+
+
+def _equal(name: str, same: bool) -> Difference:
+    apart = 0.0 if same else np.inf
+    return Difference(name, apart, apart, same)

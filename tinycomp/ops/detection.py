@@ -138,7 +138,7 @@ def _triples(facts: Facts) -> Results:
         facts.require_scalar(index, what)
     threshold = facts.const(3)
     if threshold is not None and not (0 <= (found := float(threshold.reshape(-1)[0])) <= 1):
-        facts.fail("bad iou_threshold", expected="[0, 1]", found=found)
+        facts.fail("iou_threshold is not between 0 and 1", expected="[0, 1]", found=found)
     return [facts.tensor("int64", (None, 3))]
 
 

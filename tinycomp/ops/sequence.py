@@ -119,10 +119,16 @@ def concat_from_sequence(sequence: Sequence[Array], *, axis: int, new_axis: int 
     """
     if not sequence:
         raise ExecutionError("the sequence is empty", where="ConcatFromSequence", expected="one element or more")
-    if not new_axis:
-        return np.asarray(concat(*sequence, axis=axis))
-    fixed = fix_axis(axis, sequence[0].ndim + 1, "ConcatFromSequence")
-    return np.asarray(concat(*(np.expand_dims(x, fixed) for x in sequence), axis=fixed))
+    fixed = fix_axis(axis, sequence[0].ndim + bool(new_axis), "ConcatFromSequence")
+    elements = [np.expand_dims(x, fixed) for x in sequence] if new_axis else sequence
+    first = elements[0]
+    for x in elements:
+        if (*x.shape[:fixed], *x.shape[fixed + 1 :]) != (*first.shape[:fixed], *first.shape[fixed + 1 :]):
+            raise ExecutionError(
+                f"the elements differ outside axis {fixed}", where="ConcatFromSequence",
+                expected=str(list(first.shape)), found=str(list(x.shape)),
+            )  # fmt: skip
+    return np.asarray(concat(*elements, axis=fixed))
 
 
 @FAMILY.op("Optional")
