@@ -44,8 +44,8 @@ class Case:
         domain: The domain of the operator.
         left_out: Results that have no name.
         host: A part of the reason why the C target leaves the node to the host; empty if it does not.
-        refused: A pattern that the error matches; empty if the node is right. Where the C target knows sizes by their names
-            alone, it says in other words what does not fit.
+        refused: A pattern that the error matches; empty if the node is right. The C target, which knows sizes by their
+            names alone, may say in other words what does not fit.
     """
 
     op: str
