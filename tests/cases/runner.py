@@ -16,7 +16,9 @@ from tests.cases.subject import Subject
 from tests.cases.ways import WAYS, Trial
 from tests.declarations.measure import INTERNAL, Outcome, difference
 from tests.declarations.ways import TARGETS
-from tinycomp.errors import TinycompError
+from tinycomp.errors import TinycompError, UnsupportedError
+from tinycomp.export_c import to_c
+from tinycomp.export_c.trial import run_trial
 from tinycomp.runtime.module import Module
 
 KINDS = ("right", "hosted", "refused", "wrong", "internal")
@@ -71,7 +73,20 @@ def _try(s: Subject, trial: Trial, way: str) -> Outcome:
     text = f"it changed {changed}" if changed else _difference(s, results, trial.wanted)
     if text:
         return Outcome("wrong", text)
-    return _placed(s, module, way) if trial.target == "c" else Outcome("right")
+    found = _placed(s, module, way) if trial.target == "c" else Outcome("right")
+    return _built(module, trial) if trial.exported and found.kind == "right" else found
+
+
+def _built(module: Module, trial: Trial) -> Outcome:
+    """Tell whether a project builds without a warning, and gives what the module gives."""
+    try:
+        project = to_c(module, feeds=[np.asarray(trial.feeds[spec.name]) for spec in module.inputs])
+        test = run_trial(project, "-O0")
+    except UnsupportedError as error:
+        return Outcome("refused", f"{type(error).__name__}: {error}".replace("\n", " | "))
+    except TinycompError as error:
+        return Outcome("wrong", f"{type(error).__name__}: {error}".replace("\n", " | "))
+    return Outcome("right") if test.passed else Outcome("wrong", test.output[-600:].replace("\n", " | "))
 
 
 def _kept(module: Module) -> Module:

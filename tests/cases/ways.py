@@ -30,6 +30,7 @@ class Trial(NamedTuple):
         target: ``"c"`` or ``"host"``.
         options: Further arguments of ``tinycomp.compile``.
         saved: Whether the module is saved and loaded.
+        exported: Whether the module becomes a C project, whose own test runs on the feeds, too.
         name: What tells the trial from the others of its way.
     """
 
@@ -39,6 +40,7 @@ class Trial(NamedTuple):
     target: str = "c"
     options: Mapping[str, Any] = MappingProxyType({})
     saved: bool = False
+    exported: bool = False
     name: str = ""
 
 
@@ -155,6 +157,13 @@ def saved(s: Subject) -> Iterator[Trial]:
     for target in ("c", "host"):
         yield Trial(s.model, s.feeds, s.wanted, target, saved=True, name=target)
     yield Trial(_changed(s, declared.own_symbols), s.feeds, s.wanted, saved=True, name="open")
+
+
+@way
+def exported(s: Subject) -> Iterator[Trial]:
+    """A C project, built without optimisation."""
+    if not s.refused and _arrays([*s.feeds.values(), *s.wanted]):
+        yield Trial(s.model, s.feeds, s.wanted, exported=True)
 
 
 @way

@@ -141,6 +141,19 @@ def test_results_that_differ_fail_the_test() -> None:
     assert "1 of 4 results differ" in trial.output
 
 
+def test_what_is_done_to_no_elements_leaves_nothing_behind() -> None:
+    try_or_skip(to_c(parsed("m (float[0, 3] x, float[3] z) => (float[0, 3] y, float[3] w) { y = Exp(x) w = Neg(z) }")))
+
+
+def test_a_result_whose_rows_are_found_in_the_run_is_refused_by_name() -> None:
+    text = (
+        "m (int64 t, float[4] x) => (float[k, 4] y) { s, y = Loop(t, , x) <body = b (int64 i, bool q, float[4] a) => "
+        "(bool r, float[4] n, float[4] m) { r = Identity(q) n = Neg(a) m = Exp(a) }> }"
+    )
+    with pytest.raises(UnsupportedError, match='"y": a size is found in the run|a result of control flow'):
+        to_c(parsed(text))
+
+
 def test_the_text_is_the_same_every_time() -> None:
     module = module_of(digits_model(quantized=True))
     assert to_c(module).files == to_c(module_of(digits_model(quantized=True))).files

@@ -301,7 +301,15 @@ def _nbytes(spec: TensorSpec, dims: Dims) -> Size:
 
 
 def _buffer_bytes(spec: BufferSpec) -> int:
-    return math.prod(int(dim) for dim in spec.shape) * array_dtype(spec.dtype).itemsize
+    dims = [dim for dim in spec.shape if isinstance(dim, int)]
+    if len(dims) < len(spec.shape):
+        raise UnsupportedError(
+            "a size is found in the run",
+            where=f'"{spec.name}"',
+            expected="sizes that are numbers",
+            found=str(spec.shape),
+        )
+    return math.prod(dims) * array_dtype(spec.dtype).itemsize
 
 
 def _bytes_in_a_row(params: Mapping[str, Any]) -> int | None:
@@ -361,7 +369,8 @@ class _Region:
                 if block.first <= number <= block.last:
                     memory.touch(self._buffers[index])
             if call.control is None:
-                steps.append(self._call(number, call))
+                step = self._call(number, call)
+                steps += [step] if isinstance(step, Copy) or step.units else []  # of no elements, it does nothing
             else:
                 control = self._loop if call.kernel == "loop" else self._if
                 steps.append(control(number, call, call.control))

@@ -548,8 +548,6 @@ class _Writer:
 
     def _call(self, step: Call, indent: str, index: str = "", following: Call | None = None) -> list[str]:
         """Return lines for a call; in a loop, ``following`` is the one that comes in its place in the next round."""
-        if not step.units:
-            return []
         value = self.params.get((step.kernel, _params(step)))
         what = ": ".join([step.kernel, *([", ".join(step.sources)] if step.sources else [])])
         places = [*step.operands, step.scratch]
@@ -730,7 +728,7 @@ def _apart(step: Action) -> tuple[tuple[Any, ...], tuple[Place, ...]] | None:
     if isinstance(step, Copy):
         numbers = (step.nbytes, step.to.offset, step.source.offset)
         return ((step.nbytes,), (step.to, step.source)) if all(isinstance(n, int) for n in numbers) else None
-    if isinstance(step, Call) and step.units:
+    if isinstance(step, Call):
         return (step.kernel, step.params, step.state, step.units), (*step.operands, step.scratch)
     return None
 

@@ -318,10 +318,10 @@ def _tile_rule(facts: Facts) -> Results:
 
 @FAMILY.op("Expand", traits={"movement"})
 def expand(x: Array, shape: Array) -> Array:
-    """Broadcast the input with ``shape``, both ways."""
+    """Broadcast the input with ``shape``, both ways: a view, as what follows often reads a part of it."""
     whole = np.broadcast_shapes(x.shape, tuple(ints(shape)))
     reserve(whole, x.itemsize, "Expand")
-    return np.broadcast_to(x, whole).copy()
+    return np.broadcast_to(x, whole)
 
 
 @FAMILY.infer("Expand", sizing=(1,), contents=moved(1))
