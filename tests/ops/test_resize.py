@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper
 import tinycomp
 from tests.ops.harness import check, run_onnxruntime, run_ours, sample
 from tinycomp.errors import ExecutionError, ModelError
+from tinycomp.symbolic import evaluate, parse
 
 SHAPE = (1, 2, 6, 5)
 ORT = ("onnxruntime",)
@@ -197,9 +198,9 @@ def test_errors(target, attrs, text):
         run_ours("Resize", operands(sample("float32", SHAPE), target), attrs)
 
 
-def _scaled(sizes: tuple[Any, ...]) -> onnx.ModelProto:
+def _scaled(sizes: tuple[Any, ...], scale: float) -> onnx.ModelProto:
     node = helper.make_node("Resize", ["x", "", "s"], ["y"], mode="nearest")
-    scales = numpy_helper.from_array(np.array([1, 1, 0.7], np.float32), "s")
+    scales = numpy_helper.from_array(np.array([1, 1, scale], np.float32), "s")
     x, y = helper.make_tensor_value_info("x", 1, sizes), helper.make_empty_tensor_value_info("y")
     return helper.make_model(helper.make_graph([node], "g", [x], [y], [scales]),
                              opset_imports=[helper.make_opsetid("", 18)], ir_version=9)  # fmt: skip
@@ -207,11 +208,24 @@ def _scaled(sizes: tuple[Any, ...]) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("target", ["c", "host"])
 @pytest.mark.parametrize("sizes", [(1, 1, 10), ("n", 1, 10), (1, 1, "l"), ("n", "c", "l")])
-def test_a_size_times_a_scale_is_the_same_whatever_is_declared(sizes: tuple[Any, ...], target: str) -> None:
+@pytest.mark.parametrize(("scale", "length"), [(0.7, 7), (1.3, 13)])
+def test_a_size_times_a_scale_is_the_same_whatever_is_declared(
+    sizes: tuple[Any, ...], target: str, scale: float, length: int
+) -> None:
     x = np.arange(10, dtype=np.float32).reshape(1, 1, 10)
-    (want,) = run_onnxruntime("Resize", operands(x, {"scales": (1, 1, 0.7)}), {"mode": "nearest"}, 18)
-    assert want.shape == (1, 1, 7)
-    np.testing.assert_array_equal(tinycomp.compile(_scaled(sizes), target)(x), want)
+    (want,) = run_onnxruntime("Resize", operands(x, {"scales": (1, 1, scale)}), {"mode": "nearest"}, 18)
+    assert want.shape == (1, 1, length)
+    module = tinycomp.compile(_scaled(sizes, scale), target)
+    np.testing.assert_array_equal(module(x), want)
+    assert len(module.report().regions) == (target == "c")
+
+
+@pytest.mark.parametrize("scale", [0.7, 1 / 3, 2.3, 0.5, 1.3, 0.71, 1.414, 0.4142, 3.14159, 1e-5, 1e-30, 100.3])
+def test_an_open_size_times_a_scale_is_the_product_in_float32(scale: float) -> None:
+    module = tinycomp.compile(_scaled((1, 1, "n"), scale), "c")
+    length = parse(str((module.outputs[0].shape or ())[2]))
+    for n in (*range(200), *range(997, 65537, 997), 65536):
+        assert evaluate(length, {"n": n}) == int(np.float32(n) * np.float32(scale)), n
 
 
 @pytest.mark.parametrize("transform", ["half_pixel", "asymmetric", "align_corners"])

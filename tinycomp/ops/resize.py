@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from tinycomp.memory.budget import reserve
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axes, integer_range, is_float, quiet
 from tinycomp.ops.record import OpFamily
 from tinycomp.ops.rule import Facts, Results
-from tinycomp.symbolic import Size, if_zero
+from tinycomp.symbolic import Size, bounds, if_zero, maximum, minimum
 
 FAMILY = OpFamily("resize")
 _F = np.float32
@@ -356,7 +357,7 @@ def _by_scales(facts: Facts, index: int, axes: Sequence[int] | None = None) -> R
 
 
 def _scaled_size(facts: Facts, size: Size | None, scale: float | None) -> Size | None:
-    """Return a size times a scale, rounded down; an expression only if its products with the scale are exact."""
+    """Return a size times a scale, rounded down, as an expression where only a run knows the size."""
     if scale == 1 or size is None or scale is None:
         return size if scale == 1 else None
     if isinstance(size, int):
@@ -364,12 +365,31 @@ def _scaled_size(facts: Facts, size: Size | None, scale: float | None) -> Size |
         facts.require(length < _LARGEST, "the result is too large", expected="sizes of up to 64 bits",
                       found=f"{size} times {scale}")  # fmt: skip
         return int(length)
-    top, bottom = float(_F(scale)).as_integer_ratio()
-    return size * top // bottom if top < _EXACT else None
+    exact, most = Fraction(float(_F(scale))), bounds(size)[1] or _USUAL
+    if exact >= _MOST_SCALE:
+        return None
+    near = exact.limit_denominator(_LARGEST_DENOMINATOR)
+    if abs(exact - near) * (2 << _DIGITS) < near and 3 * (near.numerator * most + near.denominator) < 2 << _DIGITS:
+        return size * near.numerator // near.denominator
+    if exact < Fraction(1, 1 << _DIGITS):
+        return 0
+    half: Size = 0
+    for power in range(_DIGITS, (exact.numerator * most).bit_length()):
+        is_larger = minimum(maximum(size - ((1 << power) - 1) // exact.numerator, 0), 1)
+        half = half + (1 << max(power - _DIGITS - 1, 0)) * is_larger
+    return (size * exact.numerator + half) // exact.denominator
 
 
-_EXACT = 1 << 8
-"""Sizes up to 65536 times smaller numbers are exact."""
+_DIGITS = 24
+"""Binary digits of float32. The floor of a product rounded to them, below 2**23, is that of the exact product plus half
+a unit in its last place, because whole numbers have an even last digit, so that ties round to them.
+
+Nearly all scales are rounded fractions of small numbers. If their relative error is below 2**-25, the product next to a
+whole number is rounded to it; and no other product gets as near if three times the dividend is below 2**25."""
+_LARGEST_DENOMINATOR = 1000
+_MOST_SCALE = 1 << 7
+_USUAL = 1 << 16
+"""Of a larger size without a known limit, a result may have one element more or less."""
 _LARGEST = 1 << 62
 
 
