@@ -1028,8 +1028,10 @@ def solved(a: Size, b: Size) -> tuple[str, Size] | None:
 
     None if they are equal already, cannot be equal, or depend on more symbols.
 
-    >>> solved(60 * symbol("n"), 120), solved(symbol("n"), symbol("m")), solved(symbol("n"), 2 * symbol("m"))
-    (('n', 2), ('m', n), None)
+    >>> solved(60 * symbol("n"), 120), solved(symbol("n"), symbol("m"))
+    (('n', 2), ('m', n))
+    >>> solved(symbol("n"), 2 * symbol("m")), solved(symbol("n"), 2 * symbol("a"))
+    (None, None)
     """
     rest = a - b
     if isinstance(rest, int) or len(rest._terms) > 2:
@@ -1042,7 +1044,7 @@ def solved(a: Size, b: Size) -> tuple[str, Size] | None:
     if isinstance(other, int):
         number, left = divmod(other, factor)
         return None if left or number < 0 else (name, number)
-    value = other * factor if factor in (-1, 1) else other
+    value = other * factor if factor in (-1, 1) else 0
     return (name, value) if isinstance(value, Expression) and value.name is not None else None
 
 

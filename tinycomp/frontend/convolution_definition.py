@@ -169,22 +169,21 @@ def _conv_transpose(body: Body, node: Node, operands: Sequence[Value | None]) ->
 
 def _transposed_ends(node: Node, x: Value, kernel: Sequence[int]) -> list[tuple[int, int]] | None:
     """Return, by axis, what is cut off in front, and where the result ends beyond the first tap of the last element."""
-    rank, spatial = len(kernel), (x.shape or ())[2:]
+    rank, sizes = len(kernel), [size for size in (x.sizes or ())[2:] if size is not None]
     strides, dilations = _ints(node, "strides", rank, 1), _ints(node, "dilations", rank, 1)
     adjust = _ints(node, "output_padding", rank, 0)
     if node.attrs.get("auto_pad", "NOTSET") in ("NOTSET", "VALID") and not node.attrs.get("output_shape"):
         pads = _ints(node, "pads", 2 * rank, 0) if node.attrs.get("auto_pad", "NOTSET") == "NOTSET" else [0] * 2 * rank
         return [(pads[i], (kernel[i] - 1) * dilations[i] + 1 + adjust[i] - pads[rank + i]) for i in range(rank)]
-    if not all(isinstance(size, int) for size in spatial):
+    if len(sizes) < rank:
         return None
-    sizes = [size for size in spatial if isinstance(size, int)]
     keys = ("strides", "dilations", "pads", "auto_pad")
     given = {k: node.attrs[k] for k in keys if k in node.attrs}
     window = transposed_window(node.op, sizes, kernel, adjust, node.attrs.get("output_shape"), **given)
-    return [
-        (front, front + size - (n - 1) * s)
-        for front, size, n, s in zip(window.before, window.sizes, sizes, strides, strict=True)
-    ]
+    places = zip(window.before, window.sizes, sizes, strides, strict=True)
+    ends = [(front, front + size - (n - 1) * s) for front, size, n, s in places]
+    found = [(front, rear) for front, rear in ends if isinstance(front, int) and isinstance(rear, int)]
+    return found if len(found) == rank else None  # sizes cancel out with SAME
 
 
 def _phases(

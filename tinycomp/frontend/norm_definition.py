@@ -110,22 +110,23 @@ def _global_lp_pool(body: Body, node: Node, operands: Sequence[Value | None]) ->
 
 
 def _lp_pool(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
-    """Define the norms of windows by means over padded data, each of which counts all of its window."""
-    x, shape = operands[0], shape_of(operands[0])
-    if x is None or shape is None or node.attrs.get("p", 2) < 1:
+    """Define the norms of windows by means, each of which counts all of its window, padding and beyond."""
+    x, p = operands[0], int(node.attrs.get("p", 2))
+    if x is None or not x.rank or p < 1:
         return None
-    kernel, p = [int(n) for n in node.attrs["kernel_shape"]], int(node.attrs.get("p", 2))
-    keys = ("strides", "dilations", "pads", "auto_pad")
-    given = {k: node.attrs[k] for k in keys if k in node.attrs}
-    window = make_window(node.op, shape[2:], kernel, ceil_mode=bool(node.attrs.get("ceil_mode", 0)), **given)
-    reach = [(n - 1) * s + extent for n, s, extent in zip(window.output, window.strides, window.extents, strict=True)]
-    after = [max(r - n - b, 0) for r, n, b in zip(reach, window.sizes, window.before, strict=True)]
+    kernel = [int(n) for n in node.attrs["kernel_shape"]]
+    given = {k: node.attrs[k] for k in ("strides", "dilations", "pads", "auto_pad", "ceil_mode") if k in node.attrs}
     powers = _power(body, x, p)
-    if any(window.before) or any(after):
+    if given.get("ceil_mode"):
+        shape = shape_of(x)
+        if shape is None:
+            return None
+        window = make_window(node.op, shape[2:], kernel, **{**given, "ceil_mode": True})
+        reach = [(n - 1) * s + size for n, s, size in zip(window.output, window.strides, window.extents, strict=True)]
+        after = [max(r - n - b, 0) for r, n, b in zip(reach, window.sizes, window.before, strict=True)]
         powers = body("Pad", powers, body.ints(0, 0, *window.before, 0, 0, *after))
-    mean = body(
-        "AveragePool", powers, kernel_shape=kernel, strides=list(window.strides), dilations=list(window.dilations)
-    )
+        given = {"strides": list(window.strides), "dilations": list(window.dilations)}
+    mean = body("AveragePool", powers, kernel_shape=kernel, count_include_pad=1, **given)
     return _root(body, body("Mul", mean, body.float32(math.prod(kernel))), p)
 
 

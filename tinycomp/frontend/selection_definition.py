@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from types import MappingProxyType
 
 import numpy as np
 
-from tinycomp.frontend.definition_body import Body, Definition, shape_of
+from tinycomp.frontend.definition_body import Body, Definition
 from tinycomp.ir.graph import TINYCOMP, Node, Value
 from tinycomp.ir.types import numpy_dtype
 
@@ -54,24 +53,20 @@ def _wants_indices(node: Node) -> bool:
 def _max_unpool(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
     """Scatter into zeros of the size that was pooled, which lie in the corner of a larger result if asked."""
     x, indices, wanted = operands[:3]
-    shape = shape_of(x)
-    if x is None or indices is None or shape is None or len(shape) < 3:
+    if x is None or indices is None or x.rank is None or x.rank < 3:
         return None
-    rank = len(shape) - 2
+    rank = x.rank - 2
     kernel = [int(n) for n in node.attrs["kernel_shape"]]
     strides, pads = list(node.attrs.get("strides") or [1] * rank), list(node.attrs.get("pads") or [0] * 2 * rank)
-    spatial = [(shape[2 + i] - 1) * strides[i] + kernel[i] - pads[i] - pads[rank + i] for i in range(rank)]
-    natural = [*shape[:2], *spatial]
-    if min(natural) < 0:
-        return None
-    nothing = body.const(np.zeros(1, numpy_dtype(x.dtype)))
-    zeros = body("Expand", nothing, body.ints(math.prod(natural)))
+    first = [kernel[i] - strides[i] - pads[i] - pads[rank + i] for i in range(rank)]
+    natural = body("Add", body("Mul", body("Shape", x), body.ints(1, 1, *strides)), body.ints(0, 0, *first))
+    zeros = body.reshape(body("ConstantOfShape", natural, value=np.zeros(1, numpy_dtype(x.dtype))), [-1])
     flat = body("ScatterElements", zeros, body.reshape(indices, [-1]), body.reshape(x, [-1]))
-    y = body.reshape(flat, natural)
+    y = body("Reshape", flat, natural)
     if wanted is None:
         return y
-    missing = body("Sub", body.cast(wanted, "int64"), body.ints(*natural))
-    return body("Pad", y, body("Concat", body.ints(*[0] * len(natural)), missing, axis=0))
+    missing = body("Sub", body.cast(wanted, "int64"), natural)
+    return body("Pad", y, body("Concat", body.ints(*[0] * x.rank), missing, axis=0))
 
 
 DEFINITIONS = MappingProxyType({

@@ -19,6 +19,7 @@ from tinycomp.ops.record import OpFamily
 from tinycomp.ops.rule import Facts, Results, Sizes, known_product
 from tinycomp.ops.sampling import sample
 from tinycomp.ops.spatial import (
+    S,
     Window,
     attempt,
     make_window,
@@ -302,8 +303,8 @@ def _conv_transpose(facts: Facts) -> Results:
 
 
 def transposed_window(
-    op: str, sizes: Sequence[int], kernel: Sequence[int], adjust: Sequence[int], output_shape: Ints, **attrs: Any
-) -> Window[int]:
+    op: str, sizes: Sequence[S], kernel: Sequence[int], adjust: Sequence[int], output_shape: Ints, **attrs: Any
+) -> Window[S]:
     """Return the window whose inverse the transposed convolution is: ``output`` is x's size, ``sizes`` is y's.
 
     Args:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinycomp.ir.graph import COMPOSITE, Node, Value
+from tinycomp.ir.types import Dim
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import Match, P, ValuePattern, reject
 from tinycomp.runtime.native.library import lib
@@ -96,11 +97,19 @@ def _trailing_scale(node: Node) -> Verdict:
     if len(node.used_outputs()) > 1:
         return reject("the mean or the inverse deviation is asked for")
     shape = node.operand(0).shape or ()
-    axis = int(node.attrs.get("axis", -1)) % max(len(shape), 1)
+    wanted = shape[int(node.attrs.get("axis", -1)) % max(len(shape), 1) :]
     for value in node.inputs[1:]:
-        if value is not None and not surely_equal(value.shape, shape[axis:]):
-            return reject(f'"{value.name}" is {value.type}, not of the normalised shape {shape[axis:]}')
+        if value is not None and not _is_whole(value, wanted):
+            return reject(f'"{value.name}" is {value.type}, not of the normalised shape {wanted}')
     return True
+
+
+def _is_whole(value: Value, shape: tuple[Dim, ...]) -> bool:
+    """Tell whether a value that broadcasts to a shape has that shape in every run: a size that is not 1 is the same."""
+    own = value.shape
+    if own is None or len(own) != len(shape):
+        return False
+    return all(a is not None and (a == b or (isinstance(a, int) and a != 1)) for a, b in zip(own, shape, strict=True))
 
 
 @dataclass(frozen=True)
