@@ -19,10 +19,10 @@ def gather_all_to_reshape(graph: Graph, node: Node) -> bool:
 
     PyTorch's dynamo exporter ends so where a mask is indexed by ranges of its own sizes.
     """
-    indices, dims = node.const(1), node.operand(0).static_shape
+    indices, dims = node.const(1), node.operand(0).shape
     if indices is None or dims is None or node.attrs.get("batch_dims", 0):
         return False
-    rows = dims[: indices.shape[-1]]
+    rows = [dim for dim in dims[: indices.shape[-1]] if isinstance(dim, int)]
     if not 1 <= len(rows) == indices.shape[-1] or not 0 < indices.size == math.prod(rows) * len(rows):
         return False
     in_order = np.indices(rows).reshape(len(rows), -1).T

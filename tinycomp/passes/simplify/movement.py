@@ -111,7 +111,7 @@ def constant_expand(graph: Graph, node: Node) -> bool:
 
 @rule(*named("window"))
 def explicit_pads(graph: Graph, node: Node) -> bool:
-    """Replace ``auto_pad`` by ``pads`` where the sizes are known."""
+    """Replace ``auto_pad`` by ``pads`` where these are the same whatever the run's sizes."""
     auto = node.attrs.get("auto_pad", "NOTSET")
     if auto == "NOTSET" or node.attrs.get("ceil_mode", 0):
         return False
@@ -124,17 +124,19 @@ def explicit_pads(graph: Graph, node: Node) -> bool:
 
 
 def _automatic_pads(node: Node, auto: str) -> list[int] | None:
-    sizes, kernel = node.operand(0).static_shape, kernel_of(node)
+    kernel, spatial = kernel_of(node), (node.operand(0).sizes or ())[2:]
     if kernel is not None and auto == "VALID":
         return [0] * (2 * len(kernel))
-    if sizes is None or kernel is None:
+    sizes = [size for size in spatial if size is not None]
+    if kernel is None or len(sizes) < len(kernel):
         return None
     strides, dilations = node.attrs.get("strides"), node.attrs.get("dilations")
     try:
-        window = make_window(node.op, sizes[2:], kernel, strides=strides, dilations=dilations, auto_pad=auto)
+        window = make_window(node.op, sizes, kernel, strides=strides, dilations=dilations, auto_pad=auto)
     except ModelError:
         return None
-    return [*window.before, *window.after]
+    pads = [pad for pad in (*window.before, *window.after) if isinstance(pad, int)]
+    return pads if len(pads) == 2 * len(kernel) else None
 
 
 def kernel_of(node: Node) -> list[int] | None:
