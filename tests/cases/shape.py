@@ -57,6 +57,7 @@ def rows() -> Iterator[Case]:
             yield Case("Reshape", [floats(2, 3, 4), np.array(sizes)], opset=opset)
         yield Case("Reshape", [floats(0, 3), ints(0, 1, 3)], opset=opset)
     yield Case("Reshape", [floats(1), ints()])
+    yield Case("Reshape", [floats(2, 3), np.array([6])])
     yield Case("Reshape", [floats(0, 3), ints(3, 0)], {"allowzero": 1})
     yield Case("Reshape", [floats(2, 0), ints(0, 0)], {"allowzero": 0})
     x = floats(1, 3, 1, 4)

@@ -41,10 +41,13 @@ def expected(k: np.ndarray = K, to: np.ndarray = TO) -> np.ndarray:
 TARGETS = ["c", "host", "npu_sim"]
 
 
-@pytest.fixture(scope="module", params=[(t, s) for t in TARGETS for s in ("made", "loaded")], ids="-".join)
-def module(request: pytest.FixtureRequest) -> tinycomp.Module:
+@pytest.fixture(scope="module", params=[(t, s) for t in TARGETS for s in ("made", "loaded", "file")], ids="-".join)
+def module(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tinycomp.Module:
     target, how = request.param
     made = tinycomp.compile(model(), target)
+    if how == "file":
+        made.save(path := tmp_path_factory.mktemp("defaults") / "module.tcm")
+        return tinycomp.load(path)
     return made if how == "made" else tinycomp.load(made.to_bytes())
 
 

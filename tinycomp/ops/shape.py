@@ -99,7 +99,14 @@ def _reshape_rule(facts: Facts) -> Results:
     sizes, there, asked = reshaped(before, wanted, allowzero)
     if there is not None and asked is not None:
         _require_elements(facts, before, wanted, sizes, there, asked)
-    return [facts.tensor(facts.dtype(0), sizes)]
+    return [facts.tensor(facts.dtype(0), _completed(before, sizes))]
+
+
+def _completed(before: Sizes, sizes: Sizes) -> Sizes:
+    """Replace the one size that elements ask for by what the others leave of the number of elements."""
+    known = [size for size in sizes if isinstance(size, int)]
+    rest = _rest(_total(before), product(known)) if len(known) + 1 == len(sizes) else None
+    return tuple([rest if isinstance(rest, int) and not isinstance(size, int) else size for size in sizes])
 
 
 def _require_sizes(facts: Facts, wanted: Sizes) -> None:

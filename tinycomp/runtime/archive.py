@@ -111,7 +111,9 @@ class Archive:
             ArtifactError: If it is not a saved module, is damaged, or has another format version.
         """
         contents = np.frombuffer(data, np.uint8)
-        stream: Any = mapping_of(contents) or io.BytesIO(contents.tobytes())
+        mapping = mapping_of(contents)  # which the module within a module is only a part of
+        is_whole = mapping is not None and len(mapping) == contents.size
+        stream: Any = mapping if is_whole else io.BytesIO(contents.tobytes())
         try:
             with _opened(stream) as file:
                 members, digest = _members(file, contents), _fingerprint(file, contents.size)
