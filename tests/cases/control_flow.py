@@ -13,6 +13,7 @@ from tests.cases.values import floats
 
 LOOP = """sum (int64 i, bool go, float[a] s) => (bool on, float[a] t, float[a] each)
     { on = Identity(go) t = Add(s, s) each = Neg(t) }"""
+SCAN_TWO = """b (float s, float x, float z) => (float t, float y) { y = Mul(x, z) t = Add(s, y) }"""
 SCAN = "step (float s, float x) => (float t, float y) { t = Add(s, x) y = Mul(t, t) }"
 GROW = "grow (int64 i, bool go, float[b] s) => (bool on, float[c] t) { on = Identity(go) t = Concat<axis=0>(s, s) }"
 STOP = """stop (int64 i, bool go, int64 s) => (bool on, int64 t, int64 each)
@@ -39,6 +40,9 @@ def rows() -> Iterator[Case]:
         for directions in ([0], [1]):
             attrs = {"body": graph(SCAN), "num_scan_inputs": 1, "scan_input_directions": directions}
             yield Case("Scan", [np.array(0.5, np.float32), x], attrs, outputs=2, onnxruntime=bool(x.size))
+    for lengths in ((4, 5), (5, 4), (0, 2)):
+        attrs = {"body": graph(SCAN_TWO), "num_scan_inputs": 2}
+        yield Case("Scan", [np.array(0.5, np.float32), *map(floats, lengths)], attrs, outputs=2, refused="differ|index")
     branches = {
         "then_branch": graph("t () => (float[2] y) { y = Constant<value_floats=[1.0, 2.0]>() }"),
         "else_branch": graph("e () => (float[3] y) { y = Constant<value_floats=[3.0, 4.0, 5.0]>() }"),

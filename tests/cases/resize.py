@@ -58,6 +58,9 @@ def edges() -> Iterator[Case]:
         attrs = {"keep_aspect_ratio_policy": policy, "axes": [2, 3], "mode": "linear"}
         yield Case("Resize", [floats(1, 2, 5, 7), None, None, ints(8, 8)], attrs, 18, atol=1e-5)
         yield Case("Resize", [floats(1, 2, 5, 7), None, None, np.array([8, 8])], attrs, 18, atol=1e-5)
+        attrs = {**attrs, "coordinate_transformation_mode": "half_pixel_symmetric"}
+        yield Case("Resize", [floats(1, 2, 7, 4), None, None, ints(5, 7)], attrs, 19, atol=1e-5)
+        yield Case("Resize", [floats(1, 2, 7, 4), None, None, np.array([5, 7])], attrs, 19, atol=1e-5)
     crop = {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 7.0}
     roi = Const([0.0, 0.0, 0.25, -0.5, 1.0, 1.0, 0.75, 1.5])
     yield Case("Resize", [floats(1, 2, 5, 7), roi, None, ints(1, 2, 6, 6)], crop, 18, atol=1e-5)

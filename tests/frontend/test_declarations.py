@@ -183,6 +183,16 @@ def test_what_only_the_model_says_is_relied_on_until_a_run_refutes_it(target: st
     assert module.bind(ones)().shape == (2, 8)
 
 
+@pytest.mark.parametrize("optimize", [True, False])
+def test_what_follows_from_a_declared_size_is_known_where_the_module_is_loaded(optimize: bool) -> None:
+    proto = model("g (float[] x) => (float[a,b] y) <float[1,6] v> { v = Flatten(x) y = Relu(v) }")
+    proto.graph.input[0].type.tensor_type.ClearField("shape")
+    module = tinycomp.load(tinycomp.compile(proto, optimize=optimize).to_bytes())
+    assert module(X[:1, :3].reshape(1, 3, 1).repeat(2, 2)).shape == (1, 6)
+    with pytest.warns(TinycompWarning, match='"v"'):
+        assert module(X).shape == (5, 4)
+
+
 @pytest.mark.parametrize("target", ["c", "host"])
 def test_a_declared_shape_of_a_shape_that_is_fed(target: str) -> None:
     module = tinycomp.compile(model(RESHAPED), target)

@@ -55,7 +55,7 @@ def _looped(body: Body, node: Node, given: Sequence[Value], states: int) -> Sequ
     axes = _each(node, "scan_input_axes", scans)
     if any(not -rank <= axis < rank for v, axis in zip(scanned, axes, strict=True) if (rank := v.rank) is not None):
         return None
-    trips = _length(body, scanned[0], axes[0])
+    trips = _common_length(body, scanned, axes)
     loop = _loop_body(node, given, states, axes, trips)
     count = len(loop.outputs) - 1
     captured = [*scanned, *given[states + scans :], *([] if trips.is_const else [trips])]
@@ -72,6 +72,13 @@ def _looped(body: Body, node: Node, given: Sequence[Value], states: int) -> Sequ
 
 def _each(node: Node, name: str, count: int) -> list[int]:
     return [int(n) for n in node.attrs.get(name) or [0] * count]
+
+
+def _common_length(body: Body, scanned: Sequence[Value], axes: Sequence[int]) -> Value:
+    """Return the length of what is scanned: the greatest, so that a trip fails where one of several is shorter."""
+    lengths = {(v.shape or ())[axis] or (v, axis): (v, axis) for v, axis in zip(scanned, axes, strict=True)}
+    first, *others = [_length(body, *each) for each in lengths.values()]
+    return body("Max", first, *others) if others else first
 
 
 def _length(body: Body, x: Value, axis: int) -> Value:

@@ -251,12 +251,14 @@ def _regions(roi: Array | None, count: int) -> list[tuple[float, float]]:
     return [(float(s), float(e)) for s, e in zip(starts, ends, strict=True)]
 
 
-def _from_sizes(x: Array, dims: Sequence[int], sizes: Array, roi: Array | None, policy: str) -> dict[int, AxisScale]:
+def _from_sizes(
+    x: Array, dims: Sequence[int], sizes: Array, roi: Array | None, policy: str, is_centred: bool
+) -> dict[int, AxisScale]:
     asked, own = [int(s) for s in sizes.reshape(-1)], [x.shape[dim] for dim in dims]
     wanted, scales = _kept_ratio(own, asked, policy)
     regions = _regions(roi, len(dims))
     return {
-        dim: AxisScale(size, n, scale, float(n), region)
+        dim: AxisScale(size, n, scale, _length(size, scale) if is_centred else float(n), region)
         for dim, size, n, scale, region in zip(dims, own, wanted, scales, regions, strict=True)
     }
 
@@ -315,7 +317,8 @@ def resize(
     if x.ndim == 0:
         return x.copy()
     if sizes is not None and sizes.size > 0:
-        plan = _from_sizes(x, dims, sizes, roi, keep_aspect_ratio_policy)
+        is_centred = coordinate_transformation_mode == "half_pixel_symmetric" and keep_aspect_ratio_policy != "stretch"
+        plan = _from_sizes(x, dims, sizes, roi, keep_aspect_ratio_policy, is_centred)
     else:
         assert scales is not None
         plan = _from_scales(x, dims, scales, roi)

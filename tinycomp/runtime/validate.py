@@ -176,7 +176,9 @@ def check_operands(
             if spec is not None and spec.dtype != buffer.dtype:
                 _refuse(f"{kind} {index} of the program is of another dtype", where, spec.dtype, buffer.dtype)
             if spec is not None:
-                _check_fit(f"{where}, {kind} {index}", _type(spec), _buffer_type(buffer), whole=kind == "result")
+                is_result = kind == "result"
+                found = _result_type(buffer, program) if is_result else _buffer_type(buffer)
+                _check_fit(f"{where}, {kind} {index}", _type(spec), found, whole=is_result)
 
 
 def _check_names(kind: str, specs: Sequence[TensorSpec]) -> None:

@@ -325,6 +325,7 @@ def _taps(emit: Emitter, plan: _Plan, axis: int) -> _Taps:
     params = _mode_params(node)
     scale = 0.0 if scales is not None else _scale(node, axis)
     is_nearest = params["mode"] == lib.TC_RESIZE_NEAREST
+    is_centred = params["coordinates"] == lib.TC_RESIZE_HALF_PIXEL_SYMMETRIC
     count = 1 if is_nearest else _most_taps(size, output, scale, params, is_found=scales is not None)
     cells_at = emit.scratch(output * count * _CELL)
     weights_at = None if is_nearest else emit.scratch(output * count * _WEIGHT)
@@ -333,7 +334,7 @@ def _taps(emit: Emitter, plan: _Plan, axis: int) -> _Taps:
         "output": output,
         "taps": count,
         "scale": scale,
-        "whole": int(_keeps_ratio(node) or (scale == 0.0 and scales is None)),
+        "whole": int((_keeps_ratio(node) and not is_centred) or (scale == 0.0 and scales is None)),
         "place": plan.axes.index(axis) if axis in plan.axes else 0,
         "places": len(plan.axes),
     }
