@@ -201,6 +201,30 @@ def test_a_declared_shape_of_a_shape_that_is_fed(target: str) -> None:
         assert module.run({"x": np.arange(8, dtype=np.float32), "s": np.array([4, 2])})["y"].shape == (4, 2)
 
 
+# Sizes that data decide, of which whoever computes them is told what is declared.
+COMPUTED = {
+    "Resize": """g (float[1,1,4] x, float[3] s) => (float[1,1,3] y, float[1,1,3] z)
+        { y = Resize<mode="nearest">(x, , s) z = Neg(y) }""",
+    "Loop": """g (float[1,1,4] x, float[3] s) => (float[1,1,3] y, float[1,1,3] z) { two = Constant<value_int=2>()
+        y = Loop(two, , x) <body = b (int64 i, bool q, float[1,1,k] c) => (bool p, float[1,1,m] d)
+            { p = Identity(q) d = Concat<axis=2>(c, x) }> z = Neg(y) }""",
+}
+
+
+@pytest.mark.parametrize("target", ["c", "host"])
+@pytest.mark.parametrize("how", ["made", "loaded"])
+@pytest.mark.parametrize("name", COMPUTED)
+def test_who_computes_a_size_that_is_declared_wrongly_computes_it_without(name: str, how: str, target: str) -> None:
+    module = tinycomp.compile(model(COMPUTED[name]), target)
+    module = module if how == "made" else tinycomp.load(module.to_bytes())
+    x, scales = np.arange(4, dtype=np.float32).reshape(1, 1, 4), np.float32([1, 1, 3])
+    wanted = x.repeat(3, axis=2) if name == "Resize" else np.tile(x, 3)
+    with pytest.warns(TinycompWarning, match="ignored from now on"):
+        y, z = module(x, scales)
+    np.testing.assert_array_equal(y, wanted)
+    np.testing.assert_array_equal(z, -wanted)
+
+
 def test_bound_arrays_are_for_the_declared_sizes() -> None:
     bound = tinycomp.compile(model(COUNTED.replace("K", "3"))).bind(np.ones((2, 4), np.float32))
     with pytest.raises(DeclaredShapeError, match='"v" is not int64'):

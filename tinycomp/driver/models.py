@@ -21,6 +21,7 @@ from tinycomp.memory.constants import check_files, is_evictable
 from tinycomp.ops.body_types import retype
 from tinycomp.ops.typing import use_records
 from tinycomp.rewrite.edits import replace_results
+from tinycomp.rewrite.traits import has_trait
 
 Model = str | os.PathLike[str] | bytes | onnx.ModelProto | Graph
 
@@ -85,8 +86,12 @@ def forget_declared(graph: Graph) -> None:
     """Rely on no size that only the model declares: what is known of values behind them is what then follows."""
     changed: set[Value] = set()
     for node in [node for node in graph.nodes if _is_declared(node)]:
-        changed.add(node.operand(0))
-        replace_results(graph, node, [node.operand(0)], refines=False)
+        found = node.operand(0)
+        changed.add(found)
+        replace_results(graph, node, [found], refines=False)
+        if found.producer is not None and has_trait(found.producer, "checked"):
+            for value, type_ in zip(found.producer.outputs, graph.infer(found.producer), strict=False):
+                value.type = type_
     _infer_behind(graph, changed, lambda before, after: before if after == UNKNOWN else after)
 
 

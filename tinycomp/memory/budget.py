@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
-from tinycomp.errors import ExecutionError, MemoryLimitError, OptionError
+from tinycomp.errors import ExecutionError, MemoryLimitError, OptionError, TinycompError
 from tinycomp.memory import system
 
 SMALL = 1 << 26
@@ -88,10 +88,18 @@ def check_time(limits: Limits, where: str = "") -> None:
         raise time_is_up(limits, where)
 
 
+_TIME_IS_UP = "the time is up"
+
+
+def is_time_up(error: TinycompError) -> bool:
+    """Tell whether an error says that the time is up."""
+    return error.message == _TIME_IS_UP
+
+
 def time_is_up(limits: Limits, where: str) -> ExecutionError:
     """Return the error that says so."""
     return ExecutionError(
-        "the time is up", where=where, expected=f"an end within {limits.timeout or 0:g} s",
+        _TIME_IS_UP, where=where, expected=f"an end within {limits.timeout or 0:g} s",
         hint="Allow more with timeout=, or look for a loop that does not end.",
     )  # fmt: skip
 

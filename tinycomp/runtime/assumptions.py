@@ -6,7 +6,15 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tinycomp.errors import DeclaredShapeError, TinycompWarning
+from tinycomp.errors import (
+    DeclaredShapeError,
+    DeviceFault,
+    ExecutionError,
+    FeedError,
+    TinycompError,
+    TinycompWarning,
+)
+from tinycomp.memory.budget import is_time_up
 from tinycomp.runtime.module import Module, ModuleParts, as_arguments
 from tinycomp.runtime.spec import TensorSpec, given_by_name
 
@@ -99,9 +107,18 @@ class AssumingModule(Module):
         try:
             return run()
         except DeclaredShapeError as error:
-            self._is_refuted = True
-            warnings.warn(f"{error} The declaration is ignored from now on.", TinycompWarning, stacklevel=4)
+            self._refute(error)
+        except (ExecutionError, FeedError) as error:
+            if isinstance(error, DeviceFault) or error.where.startswith("input") or is_time_up(error):
+                raise
+            results = instead()  # which fails as well, unless it was for a declaration
+            self._refute(error)
+            return results
         return instead()
+
+    def _refute(self, error: TinycompError) -> None:
+        self._is_refuted = True
+        warnings.warn(f"{error} The declaration is ignored from now on.", TinycompWarning, stacklevel=5)
 
     def _chosen(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Module, dict[str, Any]]:
         """Return the module for these inputs, and by name those that it needs."""

@@ -178,7 +178,8 @@ def check_operands(
             if spec is not None:
                 is_result = kind == "result"
                 found = _result_type(buffer, program) if is_result else _buffer_type(buffer)
-                _check_fit(f"{where}, {kind} {index}", _type(spec), found, whole=is_result)
+                is_whole = is_result and index not in program.grown
+                _check_fit(f"{where}, {kind} {index}", _type(spec), found, is_whole)
 
 
 def _check_names(kind: str, specs: Sequence[TensorSpec]) -> None:
@@ -269,6 +270,7 @@ def _check_types(
             _refuse(f"the plan has another number of {kind}s", "the plan", str(len(specs)), f"{len(slots)} slots")
     types: dict[int, _Type] = {slot: (array.dtype.name, array.shape) for slot, array in constants.items()}
     types |= {slot: _type(spec) for spec, slot in zip(*inputs, strict=True)}
+    compared: set[int] = set()  # results that are as large as a run finds, and then as a model says
     for label, program, reads, writes, _ in steps:
         for kind, buffers, slots in (("operand", program.operands, reads), ("result", program.results, writes)):
             if len(buffers) != len(slots):
@@ -277,8 +279,9 @@ def _check_types(
         for index, (buffer, slot) in enumerate(zip(program.operands, reads, strict=True)):
             _check_fit(f"step {label}, operand {index}", types[slot], _buffer_type(buffer))
         types |= {slot: _result_type(buffer, program) for buffer, slot in zip(program.results, writes, strict=True)}
+        compared |= {writes[index] for index in program.grown}
     for spec, slot in zip(*outputs, strict=True):
-        _check_fit(f'output "{spec.name}"', _type(spec), types[slot], whole=True)
+        _check_fit(f'output "{spec.name}"', _type(spec), types[slot], whole=slot not in compared)
 
 
 def _check_fit(where: str, expected: _Type, found: _Type, whole: bool = False) -> None:
