@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.cases.subject import count, name_of, operator_of, rows
 from tests.cases.ways import WAYS
 from tests.declarations.measure import Outcome
+from tinycomp.index import named
 
 PLAIN = ("c", "host", "channels-last")
 """The ways of a test per operator."""
@@ -21,7 +22,10 @@ _FILE = Path(__file__).with_name("holes.txt")
 
 
 def jobs() -> dict[str, list[tuple[int, str]]]:
-    """Return subjects and ways by the name of a test: one for each operator with rows, and one for each way."""
+    """Return subjects and ways by the name of a test: one for each operator with rows, and one for each way.
+
+    One more has all of ONNX's node tests of loops and branches, on the host.
+    """
     own: dict[str, list[int]] = defaultdict(list)
     every: dict[str, list[int]] = defaultdict(list)
     for at in range(count()):
@@ -29,6 +33,8 @@ def jobs() -> dict[str, list[tuple[int, str]]]:
         if at < len(rows()):
             own[operator_of(at)].append(at)
     found = {op: [*_plain(places[:: -(-len(places) // MOST)])] for op, places in own.items()}
+    bodies = named("control_flow")
+    found["node tests of bodies"] = [(at, "host") for op in bodies for at in every[op] if at >= len(rows())]
     for way in WAYS:
         if way not in PLAIN and way != "exported":  # a compiler takes a second for each
             chosen = [op for op in every if _draw(way, op) % SHARE == 0]

@@ -92,10 +92,6 @@ def _affine_grid(body: Body, node: Node, operands: Sequence[Value | None]) -> Va
     return body("Transpose", total, perm=[0, *range(2, rank + 2), 1])
 
 
-_MEL = 2595 / np.log(10)
-"""Mel per natural logarithm of 1 + Hz / 700."""
-
-
 def _mel_weight_matrix(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
     """Define it by the triangles over three neighbouring bins of each band, in double."""
     given = [v for v in operands[:5] if v is not None]

@@ -25,9 +25,6 @@ from tinycomp.targets.c import TARGET
 IMAGE = floats(1, 3, 6, 6)
 WEIGHTS = floats(4, 3, 3, 3, seed=1)
 DEEP = floats(*(1,) * 7, 2, 3)
-VOLUME = floats(1, 2, 3, 4, 5)
-
-UNSETTLED = 'operand {0} ("x{0}") is not a constant and is not computed from sizes'
 REFUSED: list[tuple[Case, str]] = [
     (Case("Sum", [floats(3)] * 12), "12 operands; a kernel takes 11"),
     (Case("Conv", [IMAGE, WEIGHTS]), 'operand 1 ("x1") is not a constant'),

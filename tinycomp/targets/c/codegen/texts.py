@@ -20,8 +20,6 @@ from tinycomp.runtime.native.program import BufferSpec
 from tinycomp.symbolic import Expression, Size
 
 DTYPE = "string"
-HEAP_INPUTS = 2
-"""The heap and its sizes, after the inputs of the caller."""
 
 
 def takes_texts(node: Node) -> bool:
