@@ -20,6 +20,7 @@ from tinycomp.ops.rule import Facts, Results, Sizes, known_product
 from tinycomp.ops.sampling import sample
 from tinycomp.ops.spatial import (
     S,
+    WINDOW,
     Window,
     attempt,
     make_window,
@@ -138,24 +139,19 @@ def _convolved(facts: Facts, weight: int, bias: int | None = None) -> tuple[Size
     return (None if rank is None else (x[0], w[0], *window_counts(facts, x[2:], _kernel(facts, w)))), w[0]
 
 
-@FAMILY.op("Conv", macs=conv_macs)
+@FAMILY.op("Conv", macs=conv_macs, passed_on=WINDOW)
 @widened
 def conv(
     x: Array,
     w: Array,
     b: Array | None = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: Ints = None,
     group: int = 1,
     kernel_shape: Ints = None,
-    pads: Ints = None,
-    strides: Ints = None,
+    **window: Any,
 ) -> Array:
     """Return the convolution of any spatial rank."""
-    attrs: dict[str, Any] = {"strides": strides, "dilations": dilations, "pads": pads, "auto_pad": auto_pad}
-    window = make_window("Conv", x.shape[2:], w.shape[2:], **attrs)
-    return add_bias(convolve(x, w, window, group), b)
+    return add_bias(convolve(x, w, make_window("Conv", x.shape[2:], w.shape[2:], **window), group), b)
 
 
 @FAMILY.infer("Conv")
@@ -163,24 +159,20 @@ def _conv(facts: Facts) -> Results:
     return [facts.tensor(facts.first_dtype(), _convolved(facts, 1, 2)[0])]
 
 
-@FAMILY.op("ConvInteger", macs=conv_macs)
+@FAMILY.op("ConvInteger", macs=conv_macs, passed_on=WINDOW)
 def conv_integer(
     x: Array,
     w: Array,
     x_zero_point: Array | None = None,
     w_zero_point: Array | None = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: Ints = None,
     group: int = 1,
     kernel_shape: Ints = None,
-    pads: Ints = None,
-    strides: Ints = None,
+    **window: Any,
 ) -> Array:
     """Convolve 8-bit integers with int32 result; padding stands for the zero point."""
-    attrs: dict[str, Any] = {"strides": strides, "dilations": dilations, "pads": pads, "auto_pad": auto_pad}
-    window = make_window("ConvInteger", x.shape[2:], w.shape[2:], **attrs)
-    return _integer_convolve(x, w, x_zero_point, w_zero_point, window, group)
+    made = make_window("ConvInteger", x.shape[2:], w.shape[2:], **window)
+    return _integer_convolve(x, w, x_zero_point, w_zero_point, made, group)
 
 
 @FAMILY.infer("ConvInteger")
@@ -200,7 +192,7 @@ def _integer_convolve(
     return to_int32(convolve(offset_x, offset_w, window, group))
 
 
-@FAMILY.op("QLinearConv", macs=conv_macs)
+@FAMILY.op("QLinearConv", macs=conv_macs, passed_on=WINDOW)
 def qlinear_conv(
     x: Array,
     x_scale: Array,
@@ -212,18 +204,14 @@ def qlinear_conv(
     y_zero_point: Array,
     b: Array | None = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: Ints = None,
     group: int = 1,
     kernel_shape: Ints = None,
-    pads: Ints = None,
-    strides: Ints = None,
+    **window: Any,
 ) -> Array:
     """Convolve with an exact int32 sum, then one requantisation; ``w_scale`` may be per output channel."""
-    attrs: dict[str, Any] = {"strides": strides, "dilations": dilations, "pads": pads, "auto_pad": auto_pad}
-    window = make_window("QLinearConv", x.shape[2:], w.shape[2:], **attrs)
-    total = add_bias(_integer_convolve(x, w, x_zero_point, w_zero_point, window, group), b)
-    per_channel = w_scale.reshape(-1, *[1] * window.rank) if w_scale.size > 1 else w_scale.reshape(())
+    made = make_window("QLinearConv", x.shape[2:], w.shape[2:], **window)
+    total = add_bias(_integer_convolve(x, w, x_zero_point, w_zero_point, made, group), b)
+    per_channel = w_scale.reshape(-1, *[1] * made.rank) if w_scale.size > 1 else w_scale.reshape(())
     return requantize(total, x_scale.reshape(()) * per_channel / y_scale.reshape(()), y_zero_point)
 
 
@@ -242,36 +230,23 @@ def _transposed_macs(node: Node) -> Size:
     return product(node_shape(node.inputs[0])) * product(node_shape(node.inputs[1])[1:])
 
 
-@FAMILY.op("ConvTranspose", macs=_transposed_macs)
+@FAMILY.op("ConvTranspose", macs=_transposed_macs, passed_on=WINDOW)
 @widened
 def conv_transpose(
     x: Array,
     w: Array,
     b: Array | None = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: Ints = None,
     group: int = 1,
     kernel_shape: Ints = None,
     output_padding: Ints = None,
     output_shape: Ints = None,
-    pads: Ints = None,
-    strides: Ints = None,
+    **window: Any,
 ) -> Array:
     """Return the transposed convolution; the weight is (C, M / group, kernel…)."""
     op = "ConvTranspose"
     adjust = spatial_tuple(op, "output_padding", output_padding, x.ndim - 2, 0, 0)
-    scatter = transposed_window(
-        op,
-        x.shape[2:],
-        w.shape[2:],
-        adjust,
-        output_shape,
-        strides=strides,
-        dilations=dilations,
-        pads=pads,
-        auto_pad=auto_pad,
-    )
+    scatter = transposed_window(op, x.shape[2:], w.shape[2:], adjust, output_shape, **window)
     rows = w.reshape(group, len(w) // group, w[0].size).swapaxes(1, 2)
     columns = np.matmul(rows, x.reshape(len(x), group, len(w) // group, prod(x.shape[2:])))
     channels = w.shape[1] * group

@@ -16,9 +16,10 @@ from tinycomp.memory.budget import reserve
 from tinycomp.ops.numeric import Array, compute_dtype, integer_range, is_float, prod, widened
 from tinycomp.ops.record import OpFamily
 from tinycomp.ops.rule import Facts, Results, same_as_first
-from tinycomp.ops.spatial import Window, attempt, make_window, pad_for, spatial_tuple, split_pads, window_counts
+from tinycomp.ops.spatial import WINDOW, Window, attempt, make_window, pad_for, spatial_tuple, split_pads, window_counts
 
 FAMILY = OpFamily("pool")
+_GIVEN = WINDOW | {"ceil_mode"}
 
 Ints = Sequence[int] | None
 
@@ -83,25 +84,20 @@ def _flat_indices(coords: list[Array], window: Window[int], batch: int, channels
     return np.asarray(flat + images * prod(sizes), dtype=np.int64)
 
 
-@FAMILY.op("MaxPool", traits={"output_count"})
+@FAMILY.op("MaxPool", traits={"output_count"}, passed_on=_GIVEN)
 def max_pool(
     x: Array,
     *,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: Ints = None,
     kernel_shape: Sequence[int],
-    pads: Ints = None,
     storage_order: int = 0,
-    strides: Ints = None,
     outputs: int = 1,
+    **given: Any,
 ) -> Array | tuple[Array, Array]:
     """Return the maximum of each window and, if asked for, its flat index in ``x`` (row- or column-major in an image).
 
     NaN is greater than everything, as in numpy and PyTorch.
     """
-    attrs: dict[str, Any] = {"strides": strides, "dilations": dilations, "pads": pads, "auto_pad": auto_pad}
-    window = make_window("MaxPool", x.shape[2:], kernel_shape, ceil_mode=bool(ceil_mode), **attrs)
+    window = make_window("MaxPool", x.shape[2:], kernel_shape, **given)
     wide = x.astype(compute_dtype(x.dtype), copy=False)
     padded = pad_for(wide, window, _lowest(x.dtype))
     if outputs == 1:
@@ -132,44 +128,22 @@ def _counts(window: Window[int], count_include_pad: bool) -> Array:
     return count
 
 
-@FAMILY.op("AveragePool")
+@FAMILY.op("AveragePool", passed_on=_GIVEN)
 @widened
-def average_pool(
-    x: Array,
-    *,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    count_include_pad: int = 0,
-    dilations: Ints = None,
-    kernel_shape: Sequence[int],
-    pads: Ints = None,
-    strides: Ints = None,
-) -> Array:
+def average_pool(x: Array, *, count_include_pad: int = 0, kernel_shape: Sequence[int], **given: Any) -> Array:
     """Return the mean of each window."""
-    attrs: dict[str, Any] = {"strides": strides, "dilations": dilations, "pads": pads, "auto_pad": auto_pad}
-    window = make_window("AveragePool", x.shape[2:], kernel_shape, ceil_mode=bool(ceil_mode), **attrs)
+    window = make_window("AveragePool", x.shape[2:], kernel_shape, **given)
     total = window_reduce(pad_for(x, window), window, np.add)
     # A dilated window can fall between the cells and count none; its sum is zero, and so is its mean.
     counts = np.maximum(_counts(window, bool(count_include_pad)), 1)
     return np.asarray(total / counts.astype(x.dtype))
 
 
-@FAMILY.op("LpPool")
+@FAMILY.op("LpPool", passed_on=_GIVEN)
 @widened
-def lp_pool(
-    x: Array,
-    *,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: Ints = None,
-    kernel_shape: Sequence[int],
-    p: float = 2,
-    pads: Ints = None,
-    strides: Ints = None,
-) -> Array:
+def lp_pool(x: Array, *, kernel_shape: Sequence[int], p: float = 2, **given: Any) -> Array:
     """Return the Lp norm of each window."""
-    attrs: dict[str, Any] = {"strides": strides, "dilations": dilations, "pads": pads, "auto_pad": auto_pad}
-    window = make_window("LpPool", x.shape[2:], kernel_shape, ceil_mode=bool(ceil_mode), **attrs)
+    window = make_window("LpPool", x.shape[2:], kernel_shape, **given)
     powers = window_reduce(pad_for(_power(x, p), window), window, np.add)
     return _root(powers, p)
 
@@ -182,7 +156,7 @@ def _pool(facts: Facts) -> Results:
     facts.require(len(given) == len(shape) - 2, "attribute kernel_shape has the wrong length",
                   expected=f"{len(shape) - 2} entries", found=list(given))  # fmt: skip
     kernel = attempt(facts, spatial_tuple, "kernel_shape", given, len(given), 1, 1)
-    counts = window_counts(facts, shape[2:], kernel, ceil_mode=bool(facts.attr("ceil_mode", 0)))
+    counts = window_counts(facts, shape[2:], kernel, ceil_mode=facts.attr("ceil_mode", 0))
     dilations = facts.attr("dilations") or (1,) * len(kernel)
     pads = () if facts.attr("auto_pad", "NOTSET") != "NOTSET" else facts.attr("pads", ())
     extents = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]

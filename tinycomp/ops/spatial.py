@@ -26,6 +26,8 @@ S = TypeVar("S", bound=Size)
 R = TypeVar("R")
 
 AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+WINDOW = frozenset({"strides", "dilations", "pads", "auto_pad"})
+"""Attributes that are keywords of :func:`make_window`."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def make_window(
     dilations: Sequence[int] | None = None,
     pads: Sequence[int] | None = None,
     auto_pad: str = "NOTSET",
-    ceil_mode: bool = False,
+    ceil_mode: int = 0,
 ) -> Window[S]:
     """Check the attributes of a convolution or pooling and return its geometry.
 
@@ -146,7 +148,7 @@ def _window(
     dilations: tuple[int, ...] | None,
     pads: tuple[int, ...] | None,
     auto_pad: str,
-    ceil_mode: bool,
+    ceil_mode: int,
 ) -> Window[Any]:
     """See :func:`make_window`; a model has few different windows, and many questions are asked about each."""
     kernel = spatial_tuple(op, "kernel_shape", kernel, len(sizes), 1, 1)
@@ -165,7 +167,7 @@ def _window(
 
 
 def window_counts(
-    facts: Facts, sizes: Sequence[Size | None], kernel: Sequence[Size | None], *, ceil_mode: bool = False
+    facts: Facts, sizes: Sequence[Size | None], kernel: Sequence[Size | None], *, ceil_mode: int = 0
 ) -> list[Size | None]:
     """Return the number of windows along each spatial axis, and demand that there are some.
 
@@ -213,7 +215,7 @@ def window_steps(
 
 
 def _along_axis(
-    size: Size, extent: Size, step: int, before: int, after: int, auto_pad: str, ceil_mode: bool
+    size: Size, extent: Size, step: int, before: int, after: int, auto_pad: str, ceil_mode: int
 ) -> tuple[Size, Size, Size]:
     """Return the padding in front and behind, and the number of windows."""
     if auto_pad.startswith("SAME"):
@@ -275,7 +277,7 @@ def sliding_view(padded: Array, window: Window[int]) -> Array:
 
 def window_attributes(node: Node) -> dict[str, Any]:
     """Return those of the attributes that shape a window that ``node`` has, as keywords of :func:`make_window`."""
-    return {name: node.attrs[name] for name in ("strides", "dilations", "pads", "auto_pad") if name in node.attrs}
+    return {name: value for name, value in node.attrs.items() if name in WINDOW}
 
 
 def attempt(facts: Facts, compute: Callable[..., R], *args: Any, **attrs: Any) -> R:

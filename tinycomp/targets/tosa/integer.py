@@ -149,7 +149,7 @@ def plane(node: Node, images: Tensor, kernel: Sequence[int], around: Sequence[in
         attrs |= {name: [1, *attrs[name]] for name in ("strides", "dilations") if attrs.get(name)}
         attrs |= {"pads": [0, attrs["pads"][0], 0, attrs["pads"][1]]} if attrs.get("pads") else {}
         kernel = (1, *kernel)
-    return make_window(node.op, images.shape[1:3], kernel, ceil_mode=bool(node.attrs.get("ceil_mode", 0)), **attrs)
+    return make_window(node.op, images.shape[1:3], kernel, ceil_mode=node.attrs.get("ceil_mode", 0), **attrs)
 
 
 # Products of two tensors ----------------------------------------------------------------------------------------------

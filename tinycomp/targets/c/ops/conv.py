@@ -122,7 +122,7 @@ def window_at(op: str, attrs: Mapping[str, Any], shape: Sequence[Size], kernel: 
         dilations=attrs.get("dilations"),
         pads=attrs.get("pads"),
         auto_pad=attrs.get("auto_pad", "NOTSET"),
-        ceil_mode=bool(attrs.get("ceil_mode", 0)),
+        ceil_mode=attrs.get("ceil_mode", 0),
     )
     return _two_dimensional(window) if window.rank == 1 else window
 
