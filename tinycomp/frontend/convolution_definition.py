@@ -15,7 +15,7 @@ import numpy as np
 from tinycomp.frontend.definition_body import Body, Definition, dtype_of, is_float32, numbers_below, shape_of, sizes_of
 from tinycomp.ir.graph import TINYCOMP, Node, Value
 from tinycomp.ops.conv import transposed_window
-from tinycomp.ops.spatial import make_window
+from tinycomp.ops.spatial import make_window, window_attributes
 
 MOST_TAPS = 256
 """Definitions of windows with more positions than this would be too long: each position is a node or two."""
@@ -55,8 +55,7 @@ def _geometry(node: Node, x: Value, kernel: Sequence[int]) -> tuple[list[int], l
     if not all(isinstance(size, int) for size in spatial):
         return None
     sizes = [size for size in spatial if isinstance(size, int)]
-    keys = ("strides", "dilations", "auto_pad")
-    window = make_window(node.op, sizes, kernel, **{k: node.attrs[k] for k in keys if k in node.attrs})
+    window = make_window(node.op, sizes, kernel, **window_attributes(node.attrs))
     return list(window.before), list(window.after)
 
 
@@ -177,8 +176,7 @@ def _transposed_ends(node: Node, x: Value, kernel: Sequence[int]) -> list[tuple[
         return [(pads[i], (kernel[i] - 1) * dilations[i] + 1 + adjust[i] - pads[rank + i]) for i in range(rank)]
     if len(sizes) < rank:
         return None
-    keys = ("strides", "dilations", "pads", "auto_pad")
-    given = {k: node.attrs[k] for k in keys if k in node.attrs}
+    given = window_attributes(node.attrs)
     window = transposed_window(node.op, sizes, kernel, adjust, node.attrs.get("output_shape"), **given)
     places = zip(window.before, window.sizes, sizes, strides, strict=True)
     ends = [(front, front + size - (n - 1) * s) for front, size, n, s in places]

@@ -10,7 +10,7 @@ import numpy as np
 
 from tinycomp.frontend.definition_body import Body, Definition, is_float32, shape_of
 from tinycomp.ir.graph import Node, Value
-from tinycomp.ops.spatial import make_window
+from tinycomp.ops.spatial import POOLING, make_window, window_attributes
 
 
 def _moments(body: Body, x: Value, axes: Sequence[int]) -> tuple[Value, Value, Value]:
@@ -115,13 +115,13 @@ def _lp_pool(body: Body, node: Node, operands: Sequence[Value | None]) -> Value 
     if x is None or not x.rank or p < 1:
         return None
     kernel = [int(n) for n in node.attrs["kernel_shape"]]
-    given = {k: node.attrs[k] for k in ("strides", "dilations", "pads", "auto_pad", "ceil_mode") if k in node.attrs}
+    given = window_attributes(node.attrs, POOLING)
     powers = _power(body, x, p)
     if given.get("ceil_mode"):
         shape = shape_of(x)
         if shape is None:
             return None
-        window = make_window(node.op, shape[2:], kernel, **{**given, "ceil_mode": True})
+        window = make_window(node.op, shape[2:], kernel, **given)
         reach = [(n - 1) * s + size for n, s, size in zip(window.output, window.strides, window.extents, strict=True)]
         after = [max(r - n - b, 0) for r, n, b in zip(reach, window.sizes, window.before, strict=True)]
         powers = body("Pad", powers, body.ints(0, 0, *window.before, 0, 0, *after))

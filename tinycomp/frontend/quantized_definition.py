@@ -19,7 +19,7 @@ from tinycomp.frontend.definition_body import BYTES, FLOAT8, Body, Definition, d
 from tinycomp.frontend.linear_definition import dequantize, is_rare, quantize
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ops.numeric import Array
-from tinycomp.ops.spatial import make_window
+from tinycomp.ops.spatial import make_window, window_attributes
 
 EXACT_TERMS = 256
 """So many products of two differences of 8-bit numbers have a sum that float32 holds exactly."""
@@ -111,9 +111,7 @@ def _conv_integer(body: Body, node: Node, operands: Sequence[Value | None]) -> V
         return None
     if math.prod(filters[2:]) > MOST_TAPS or math.prod(filters[1:]) > _LONGEST:
         return None
-    keys = ("strides", "dilations", "pads", "auto_pad")
-    geometry = {k: node.attrs[k] for k in keys if k in node.attrs}
-    window = make_window(node.op, shape[2:], filters[2:], **geometry)
+    window = make_window(node.op, shape[2:], filters[2:], **window_attributes(node.attrs))
     group = int(node.attrs.get("group", 1))
     around = [0, 0, *window.before, 0, 0, *window.after]
     data = body("Pad", _difference(body, x, x_point, []), body.const(np.array(around, np.int64)))

@@ -262,7 +262,7 @@ def _conv_transpose(facts: Facts) -> Results:
     facts.require_vector(2, _times(w[1], group), "the bias")
     if rank is None:
         return [facts.tensor(dtype, None)]
-    attrs, space = window_attributes(facts.node), rank - 2
+    attrs, space = window_attributes(facts.node.attrs), rank - 2
     adjust = attempt(facts, spatial_tuple, "output_padding", facts.attr("output_padding"), space, 0, 0)
     steps = attempt(facts, _transposed_steps, space, facts.attr("output_shape"), **attrs)
     auto_pad, sizes = attrs.get("auto_pad", "NOTSET"), list[Size | None]()

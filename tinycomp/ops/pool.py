@@ -16,10 +16,18 @@ from tinycomp.memory.budget import reserve
 from tinycomp.ops.numeric import Array, compute_dtype, integer_range, is_float, prod, widened
 from tinycomp.ops.record import OpFamily
 from tinycomp.ops.rule import Facts, Results, same_as_first
-from tinycomp.ops.spatial import WINDOW, Window, attempt, make_window, pad_for, spatial_tuple, split_pads, window_counts
+from tinycomp.ops.spatial import (
+    POOLING,
+    Window,
+    attempt,
+    make_window,
+    pad_for,
+    spatial_tuple,
+    split_pads,
+    window_counts,
+)
 
 FAMILY = OpFamily("pool")
-_GIVEN = WINDOW | {"ceil_mode"}
 
 Ints = Sequence[int] | None
 
@@ -84,7 +92,7 @@ def _flat_indices(coords: list[Array], window: Window[int], batch: int, channels
     return np.asarray(flat + images * prod(sizes), dtype=np.int64)
 
 
-@FAMILY.op("MaxPool", traits={"output_count"}, passed_on=_GIVEN)
+@FAMILY.op("MaxPool", traits={"output_count"}, passed_on=POOLING)
 def max_pool(
     x: Array,
     *,
@@ -128,7 +136,7 @@ def _counts(window: Window[int], count_include_pad: bool) -> Array:
     return count
 
 
-@FAMILY.op("AveragePool", passed_on=_GIVEN)
+@FAMILY.op("AveragePool", passed_on=POOLING)
 @widened
 def average_pool(x: Array, *, count_include_pad: int = 0, kernel_shape: Sequence[int], **given: Any) -> Array:
     """Return the mean of each window."""
@@ -139,7 +147,7 @@ def average_pool(x: Array, *, count_include_pad: int = 0, kernel_shape: Sequence
     return np.asarray(total / counts.astype(x.dtype))
 
 
-@FAMILY.op("LpPool", passed_on=_GIVEN)
+@FAMILY.op("LpPool", passed_on=POOLING)
 @widened
 def lp_pool(x: Array, *, kernel_shape: Sequence[int], p: float = 2, **given: Any) -> Array:
     """Return the Lp norm of each window."""

@@ -8,7 +8,7 @@ MaxPool.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Generic, TypeVar
@@ -16,7 +16,6 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from tinycomp.errors import ModelError
-from tinycomp.ir.graph import Node
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.rule import Facts
 from tinycomp.symbolic import Size, maximum, minimum
@@ -27,7 +26,9 @@ R = TypeVar("R")
 
 AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 WINDOW = frozenset({"strides", "dilations", "pads", "auto_pad"})
-"""Attributes that are keywords of :func:`make_window`."""
+"""Attributes that shape a window, as keywords of :func:`make_window`."""
+POOLING = WINDOW | {"ceil_mode"}
+"""Those of poolings."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ def window_counts(
         kernel: Kernel sizes.
         ceil_mode: See :func:`make_window`.
     """
-    given = window_attributes(facts.node)
+    given = window_attributes(facts.node.attrs)
     steps, dilation, front, back = attempt(facts, window_steps, len(sizes), **given)
     auto_pad, counts = given.get("auto_pad", "NOTSET"), list[Size | None]()
     for axis, (size, own) in enumerate(zip(sizes, kernel, strict=True)):
@@ -275,9 +276,9 @@ def sliding_view(padded: Array, window: Window[int]) -> Array:
     )
 
 
-def window_attributes(node: Node) -> dict[str, Any]:
-    """Return those of the attributes that shape a window that ``node`` has, as keywords of :func:`make_window`."""
-    return {name: value for name, value in node.attrs.items() if name in WINDOW}
+def window_attributes(attrs: Mapping[str, Any], names: Set[str] = WINDOW) -> dict[str, Any]:
+    """Return those of the attributes that shape a window, as keywords of :func:`make_window`."""
+    return {name: value for name, value in attrs.items() if name in names}
 
 
 def attempt(facts: Facts, compute: Callable[..., R], *args: Any, **attrs: Any) -> R:

@@ -142,7 +142,7 @@ def _emit_product(emit: Emitter, node: Node) -> None:
 
 def plane(node: Node, images: Tensor, kernel: Sequence[int], around: Sequence[int] = ()) -> Window[int]:
     """Return where the windows of a node lie on images with pads around; those of a line have a height of 1."""
-    attrs = window_attributes(node)
+    attrs = window_attributes(node.attrs)
     if any(around):
         attrs["pads"] = [a + b for a, b in zip(attrs.get("pads") or [0] * len(around), around, strict=True)]
     if len(kernel) == 1:

@@ -16,7 +16,7 @@ import numpy as np
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.types import tensor
-from tinycomp.ops.spatial import Window, make_window
+from tinycomp.ops.spatial import POOLING, Window, make_window, window_attributes
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.symbolic import Size, maximum, minimum, product, typical
@@ -114,16 +114,7 @@ def window_of(node: Node, x: Value, kernel: tuple[int, ...]) -> Window[Size]:
 
 def window_at(op: str, attrs: Mapping[str, Any], shape: Sequence[Size], kernel: tuple[int, ...]) -> Window[Size]:
     """Do as :func:`window_of`, given the attributes of the operator and the shape of its data."""
-    window = make_window(
-        op,
-        shape[2:],
-        kernel,
-        strides=attrs.get("strides"),
-        dilations=attrs.get("dilations"),
-        pads=attrs.get("pads"),
-        auto_pad=attrs.get("auto_pad", "NOTSET"),
-        ceil_mode=attrs.get("ceil_mode", 0),
-    )
+    window = make_window(op, shape[2:], kernel, **window_attributes(attrs, POOLING))
     return _two_dimensional(window) if window.rank == 1 else window
 
 

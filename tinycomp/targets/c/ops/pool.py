@@ -9,7 +9,7 @@ from dataclasses import fields
 
 from tinycomp.ir.graph import TINYCOMP, Node
 from tinycomp.ir.types import tensor
-from tinycomp.ops.spatial import Window, make_window
+from tinycomp.ops.spatial import POOLING, Window, make_window, window_attributes
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.library import lib
@@ -81,11 +81,8 @@ def max_pool_indices(emit: Emitter, node: Node) -> None:
     """Emit a search for the maxima and their places; those count in the tensor as ONNX has it, row by row."""
     x = node.operand(0)
     type_, shape = sized_type(x)
-    window = make_window(
-        node.op, shape[2:], tuple(node.attrs["kernel_shape"]), strides=node.attrs.get("strides"),
-        dilations=node.attrs.get("dilations"), pads=node.attrs.get("pads"),
-        auto_pad=node.attrs.get("auto_pad", "NOTSET"), ceil_mode=bool(node.attrs.get("ceil_mode", 0)),
-    )  # fmt: skip
+    given = window_attributes(node.attrs, POOLING)
+    window = make_window(node.op, shape[2:], tuple(node.attrs["kernel_shape"]), **given)
     params = {
         "type": TYPES[type_.dtype],
         "storage_order": int(node.attrs.get("storage_order", 0)),

@@ -14,6 +14,7 @@ import numpy as np
 from tinycomp.index import named
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ops.numeric import Array
+from tinycomp.ops.spatial import window_attributes
 from tinycomp.rewrite.traits import is_structural
 
 PRODUCTS = named("product")
@@ -96,7 +97,7 @@ def real(value: Value) -> Array:
 
 def geometry(node: Node) -> dict[str, Any]:
     """Return the attributes of a convolution or pooling that say where its windows lie."""
-    return {k: node.attrs[k] for k in ("strides", "dilations", "pads", "auto_pad") if k in node.attrs}
+    return window_attributes(node.attrs)
 
 
 def limits(value: Value | None) -> tuple[float, float]:
