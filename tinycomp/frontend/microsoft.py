@@ -275,7 +275,7 @@ def _quantized_attention(
 
 
 @defines("MultiHeadAttention", since=17)
-def _multi_head_attention_with_past(
+def _multi_head_attention(
     b: Body,
     query: Value,
     key: Optional = None,
@@ -292,33 +292,11 @@ def _multi_head_attention_with_past(
     scale: float | None = None,
     unidirectional: int = 0,
     mask_filter_value: float = -10000.0,
-) -> Results:
+) -> Sequence[Value]:
+    """Return the result, and the keys and values by heads, those of the past before them."""
     # The last two are of searches with beams, whose caches onnxruntime's generation loop reorders.
     covered(past_sequence_length is None and cache_indirection is None)
     covered((past_key is None) == (past_value is None))
-    return _multi_head_attention(
-        b, query, key, value, bias, key_padding_mask, attention_bias, past_key, past_value,
-        num_heads=num_heads, scale=scale, unidirectional=unidirectional, mask_filter_value=mask_filter_value,
-    )  # fmt: skip
-
-
-def _multi_head_attention(
-    b: Body,
-    query: Value,
-    key: Optional,
-    value: Optional,
-    bias: Optional = None,
-    key_padding_mask: Optional = None,
-    attention_bias: Optional = None,
-    past_key: Optional = None,
-    past_value: Optional = None,
-    *,
-    num_heads: int,
-    scale: float | None = None,
-    unidirectional: int = 0,
-    mask_filter_value: float = -10000.0,
-) -> Sequence[Value]:
-    """Return the result, and the keys and values by heads, those of the past before them."""
     covered(query.rank == 3 and key is not None and value is not None)
     assert key is not None
     assert value is not None

@@ -139,7 +139,7 @@ def _convolved(facts: Facts, weight: int, bias: int | None = None) -> tuple[Size
     return (None if rank is None else (x[0], w[0], *window_counts(facts, x[2:], _kernel(facts, w)))), w[0]
 
 
-@FAMILY.op("Conv", macs=conv_macs, passed_on=WINDOW)
+@FAMILY.op("Conv", macs=conv_macs, passed=WINDOW)
 @widened
 def conv(
     x: Array,
@@ -159,7 +159,7 @@ def _conv(facts: Facts) -> Results:
     return [facts.tensor(facts.first_dtype(), _convolved(facts, 1, 2)[0])]
 
 
-@FAMILY.op("ConvInteger", macs=conv_macs, passed_on=WINDOW)
+@FAMILY.op("ConvInteger", macs=conv_macs, passed=WINDOW)
 def conv_integer(
     x: Array,
     w: Array,
@@ -192,7 +192,7 @@ def _integer_convolve(
     return to_int32(convolve(offset_x, offset_w, window, group))
 
 
-@FAMILY.op("QLinearConv", macs=conv_macs, passed_on=WINDOW)
+@FAMILY.op("QLinearConv", macs=conv_macs, passed=WINDOW)
 def qlinear_conv(
     x: Array,
     x_scale: Array,
@@ -230,7 +230,7 @@ def _transposed_macs(node: Node) -> Size:
     return product(node_shape(node.inputs[0])) * product(node_shape(node.inputs[1])[1:])
 
 
-@FAMILY.op("ConvTranspose", macs=_transposed_macs, passed_on=WINDOW)
+@FAMILY.op("ConvTranspose", macs=_transposed_macs, passed=WINDOW)
 @widened
 def conv_transpose(
     x: Array,

@@ -92,7 +92,7 @@ def _flat_indices(coords: list[Array], window: Window[int], batch: int, channels
     return np.asarray(flat + images * prod(sizes), dtype=np.int64)
 
 
-@FAMILY.op("MaxPool", traits={"output_count"}, passed_on=POOLING)
+@FAMILY.op("MaxPool", traits={"output_count"}, passed=POOLING)
 def max_pool(
     x: Array,
     *,
@@ -136,7 +136,7 @@ def _counts(window: Window[int], count_include_pad: bool) -> Array:
     return count
 
 
-@FAMILY.op("AveragePool", passed_on=POOLING)
+@FAMILY.op("AveragePool", passed=POOLING)
 @widened
 def average_pool(x: Array, *, count_include_pad: int = 0, kernel_shape: Sequence[int], **given: Any) -> Array:
     """Return the mean of each window."""
@@ -147,7 +147,7 @@ def average_pool(x: Array, *, count_include_pad: int = 0, kernel_shape: Sequence
     return np.asarray(total / counts.astype(x.dtype))
 
 
-@FAMILY.op("LpPool", passed_on=POOLING)
+@FAMILY.op("LpPool", passed=POOLING)
 @widened
 def lp_pool(x: Array, *, kernel_shape: Sequence[int], p: float = 2, **given: Any) -> Array:
     """Return the Lp norm of each window."""

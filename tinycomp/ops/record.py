@@ -97,7 +97,7 @@ class OpRecord:
         row_bound: Where the size of one dimension of the results depends on data: the most that it may be, or None
             where sizes are not known that it follows from.
         row_axis: Which dimension that is.
-        passed_on: The attributes that the kernel takes in one dictionary, beside those that it names.
+        passed: The attributes that the kernel takes in one dictionary, beside those that it names.
     """
 
     name: str
@@ -110,7 +110,7 @@ class OpRecord:
     body_rule: BodyRule | None = None
     row_bound: RowBound | None = None
     row_axis: int = 0
-    passed_on: frozenset[str] = frozenset()
+    passed: frozenset[str] = frozenset()
 
     def bind(self, attrs: Mapping[str, Any], outputs: int = 1, where: str = "") -> Kernel:
         """Return the kernel with its attributes filled in, as a function of the input arrays.
@@ -119,7 +119,7 @@ class OpRecord:
             ModelError: If an attribute is not one of this operator's.
         """
         assert self.kernel is not None, self.name
-        known = _keywords(self.kernel, self.passed_on)
+        known = _keywords(self.kernel, self.passed)
         for name in attrs:
             if known is not None and name not in known:
                 raise ModelError(
@@ -133,12 +133,12 @@ class OpRecord:
 
 
 @functools.cache
-def _keywords(kernel: Kernel, passed_on: frozenset[str]) -> frozenset[str] | None:
+def _keywords(kernel: Kernel, passed: frozenset[str]) -> frozenset[str] | None:
     """Return the attributes that a kernel knows by name; None for one that takes all, and reads them itself."""
     parameters = inspect.signature(kernel).parameters.values()
-    if not passed_on and any(p.kind is p.VAR_KEYWORD for p in parameters):
+    if not passed and any(p.kind is p.VAR_KEYWORD for p in parameters):
         return None
-    return passed_on.union(p.name for p in parameters if p.kind is p.KEYWORD_ONLY) - {"outputs"}
+    return passed.union(p.name for p in parameters if p.kind is p.KEYWORD_ONLY) - {"outputs"}
 
 
 @dataclass
@@ -192,7 +192,7 @@ class OpFamily:
         body_rule: BodyRule | None = None,
         row_bound: RowBound | None = None,
         row_axis: int = 0,
-        passed_on: frozenset[str] = frozenset(),
+        passed: frozenset[str] = frozenset(),
     ) -> Callable[[_K], _K]:
         """Register the decorated function as the numpy kernel of ``names``."""
         chosen = frozenset(traits)
@@ -203,7 +203,7 @@ class OpFamily:
                 records = self._of(name, domain).records
                 assert all(record.since != since for record in records), f"{name} is registered twice"
                 records.append(OpRecord(name, domain, since, kernel, macs, chosen, self.name, body_rule, row_bound,
-                                        row_axis, passed_on))  # fmt: skip
+                                        row_axis, passed))  # fmt: skip
                 records.sort(key=lambda record: -record.since)
             return kernel
 

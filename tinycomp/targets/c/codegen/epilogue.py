@@ -189,6 +189,14 @@ class Fused:
     activation: Activation
     output: Value
 
+    @property
+    def factors(self) -> tuple[Value, Value]:
+        """The two operands that the anchor multiplies."""
+        first, second = self.operands[:2]
+        assert first is not None
+        assert second is not None
+        return first, second
+
 
 def take_apart(node: Node) -> Fused:
     """Return the parts of a composite, or of a plain anchor node."""

@@ -150,9 +150,7 @@ def window_params(window: Window[Size]) -> dict[str, float | Size]:
 
 def _conv_layout(node: Node) -> LayoutRule:
     fused = take_apart(node)
-    x, w = fused.operands[0], fused.operands[1]
-    assert x is not None
-    assert w is not None
+    x, w = fused.factors
     if x.rank == _VOLUME_RANK:
         return LayoutRule.CHANNELS_LAST
     filters, own, *kernel = (int(n) for n in sized_type(w)[1])
@@ -186,9 +184,7 @@ def conv(emit: Emitter, node: Node) -> None:
 def _emit_planar(emit: Emitter, node: Node) -> None:
     """Emit a convolution of a row-major image: a depthwise one, or a product of its filters and windows."""
     fused = take_apart(node)
-    x, w = fused.operands[0], fused.operands[1]
-    assert x is not None
-    assert w is not None
+    x, w = fused.factors
     window = window_of(fused.anchor, x, tuple(int(n) for n in sized_type(w)[1][2:]))
     if fused.anchor.attrs.get("group", 1) == 1:
         emit_planes(emit, node, fused, window)
@@ -278,9 +274,7 @@ class Convolution:
 
 
 def _convolution(emit: Emitter, fused: Fused, node: Node) -> Convolution:
-    x, w = fused.operands[0], fused.operands[1]
-    assert x is not None
-    assert w is not None
+    x, w = fused.factors
     assert w.const is not None, w
     source, result = image(x), image(fused.output)
     window = window_of(fused.anchor, x, w.const.shape[2:])
@@ -292,8 +286,7 @@ def _convolution(emit: Emitter, fused: Fused, node: Node) -> Convolution:
 
 
 def _read(emit: Emitter, link: Convolution) -> Pixels:
-    x = link.fused.operands[0]
-    assert x is not None
+    x, _ = link.fused.factors
     read = pixels_of(emit, x)
     if read.stride != link.shape.channels and link.shape.has_lines:
         return Pixels(emit.view(x), link.shape.channels)
@@ -452,9 +445,7 @@ conv_transpose_check = all_of(float32, ranks(3, 4), constant(1, 2), _transpose_c
 def conv_transpose(emit: Emitter, node: Node) -> None:
     """Emit a transposed convolution; values outside the result are dropped, so pads at the end need no parameter."""
     fused = take_apart(node)
-    x, w = fused.operands[0], fused.operands[1]
-    assert x is not None
-    assert w is not None
+    x, w = fused.factors
     source, result, attrs = image(x), image(fused.output), fused.anchor.attrs
     _, filters = sized_type(w)
     bias, residual = bias_and_residual(emit, fused, axis=1)
@@ -548,9 +539,7 @@ def _emit_phases(
 
     Columns are written where they belong, between those of other phases; lines of one phase follow each other first.
     """
-    x, w = fused.operands[0], fused.operands[1]
-    assert x is not None
-    assert w is not None
+    x, w = fused.factors
     assert w.const is not None
     source, result = image(x), image(fused.output)
     channels = source.channels

@@ -29,8 +29,7 @@ _FEWEST_PIXELS = 1024
 
 def fits_planes(fused: Fused, window: Window[Size]) -> bool:
     """Tell whether a convolution of images of known size may be such a product, and takes less than transpositions."""
-    w = fused.operands[1]
-    assert w is not None
+    _, w = fused.factors
     filters, own, *kernel = sized_type(w)[1]
     sizes = (*window.sizes, *window.output, *window.before)
     if fused.anchor.attrs.get("group", 1) != 1 or fused.addends or not all(isinstance(n, int) for n in sizes):
@@ -45,9 +44,7 @@ def fits_planes(fused: Fused, window: Window[Size]) -> bool:
 
 def emit_planes(emit: Emitter, node: Node, fused: Fused, window: Window[Size]) -> None:
     """Emit the product, and before it the copies that make its right factor where there have to be any."""
-    x, w = fused.operands[0], fused.operands[1]
-    assert x is not None
-    assert w is not None
+    x, w = fused.factors
     assert w.const is not None
     batch, _channels, *_ = sized_type(x)[1]
     filters = w.const.reshape(len(w.const), -1)

@@ -114,9 +114,7 @@ class Matrix:
 
 def lower_matmul(emit: Emitter, fused: Fused, node: Node) -> None:
     """Emit ONNX's MatMul with its epilogue."""
-    a, b = fused.operands[0], fused.operands[1]
-    assert a is not None
-    assert b is not None
+    a, b = fused.factors
     bias, residual = epilogue_operands(emit, fused, axis=-1)
     if len(sized_type(b)[1]) == 2 and b.const is not None:
         rows = product(sized_type(a)[1][:-1])
