@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -225,22 +226,13 @@ def _roi_align(
     return result
 
 
-@FAMILY.op("RoiAlign")
-@quiet
-def roi_align_10(
-    x: Array,
-    rois: Array,
-    batch_indices: Array,
-    *,
-    mode: str = "avg",
-    output_height: int = 1,
-    output_width: int = 1,
-    sampling_ratio: int = 0,
-    spatial_scale: float = 1.0,
-) -> Array:
+_POOLING = frozenset({"mode", "output_height", "output_width", "sampling_ratio", "spatial_scale"})
+
+
+@FAMILY.op("RoiAlign", passed=_POOLING)
+def roi_align_10(x: Array, rois: Array, batch_indices: Array, **pooling: Any) -> Any:
     """Pool regions whose corners are pixel centres; see :func:`roi_align`."""
-    pooled = (output_height, output_width)
-    return _roi_align(x, rois, batch_indices, mode, pooled, sampling_ratio, spatial_scale, half_pixel=False)
+    return roi_align(x, rois, batch_indices, coordinate_transformation_mode="output_half_pixel", **pooling)
 
 
 @FAMILY.op("RoiAlign", since=16)

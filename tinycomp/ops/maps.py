@@ -62,20 +62,15 @@ def class_encoder(
     return table[np.where((x >= 0) & (x < len(names)), x, len(names))]
 
 
-@FAMILY.op("LabelEncoder", domain=_ML, since=2)
-def label_encoder(
-    x: Array,
-    *,
-    keys_floats: Sequence[float] = (),
-    keys_int64s: Sequence[int] = (),
-    keys_strings: Sequence[Any] = (),
-    values_floats: Sequence[float] = (),
-    values_int64s: Sequence[int] = (),
-    values_strings: Sequence[Any] = (),
-    default_float: float = -0.0,
-    default_int64: int = -1,
-    default_string: Any = "_Unused",
-) -> Array:
+_COLUMNS = frozenset({
+    "keys_floats", "keys_int64s", "keys_strings", "values_floats", "values_int64s", "values_strings", "default_float",
+    "default_int64", "default_string",
+})  # fmt: skip
+_TENSORS = frozenset({"keys_tensor", "values_tensor", "default_tensor"})
+
+
+@FAMILY.op("LabelEncoder", domain=_ML, since=2, passed=_COLUMNS)
+def label_encoder(x: Array, **columns: Any) -> Array:
     """Return the value of each element's key; what is not in the table becomes the default of the values' type.
 
     Of equal keys the first counts. NaN equals no key.
@@ -83,14 +78,18 @@ def label_encoder(
     Raises:
         ModelError: If not exactly one list of keys and one of values is given, or their lengths differ.
     """
-    keys = _column("keys", keys_floats, keys_int64s, keys_strings)
-    values = _column("values", values_floats, values_int64s, values_strings)
-    return _encoded(x, keys, values, _default(values, default_float, default_int64, default_string), nan=False)
+    return _looked_up(x, False, **columns)
 
 
-@FAMILY.op("LabelEncoder", domain=_ML, since=4)
-def tensor_label_encoder(
+@FAMILY.op("LabelEncoder", domain=_ML, since=4, passed=_COLUMNS | _TENSORS)
+def tensor_label_encoder(x: Array, **columns: Any) -> Array:
+    """Return the value of each element's key as :func:`label_encoder` does; NaN equals a key that is NaN."""
+    return _looked_up(x, True, **columns)
+
+
+def _looked_up(
     x: Array,
+    nan: bool,
     *,
     keys_floats: Sequence[float] = (),
     keys_int64s: Sequence[int] = (),
@@ -105,17 +104,12 @@ def tensor_label_encoder(
     default_string: Any = "_Unused",
     default_tensor: Any = None,
 ) -> Array:
-    """Return the value of each element's key as :func:`label_encoder` does; NaN equals a key that is NaN.
-
-    Raises:
-        ModelError: If not exactly one list of keys and one of values is given, or their lengths differ.
-    """
     keys = _column("keys", keys_floats, keys_int64s, keys_strings, keys_tensor)
     values = _column("values", values_floats, values_int64s, values_strings, values_tensor)
     default = _default(values, default_float, default_int64, default_string)
     if default_tensor is not None:
         default = np.asarray(default_tensor).reshape(-1)[0]
-    return _encoded(x, keys, values, default, nan=True)
+    return _encoded(x, keys, values, default, nan=nan)
 
 
 @FAMILY.op("OneHotEncoder", domain=_ML)

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 
-from tinycomp.ir.proto import DTYPE_BY_NUMBER
+from tinycomp.ir.proto import DTYPE_BY_NUMBER, NUMBER_BY_DTYPE
 from tinycomp.ir.types import UNKNOWN_DTYPE
 from tinycomp.ops.matmul import matmul_macs, product_type
 from tinycomp.ops.numeric import (
@@ -118,21 +118,10 @@ def _quantize(
     return saturate_float(ratio, dtype, clip) if is_float(dtype) else saturate(ratio, dtype)
 
 
-@FAMILY.op("QuantizeLinear")
-@quiet
-def quantize_linear(
-    x: Array,
-    y_scale: Array,
-    y_zero_point: Array | None = None,
-    *,
-    axis: int = 1,
-    block_size: int = 0,
-    output_dtype: int = 0,
-    saturate: int = 1,
-) -> Array:
+@FAMILY.op("QuantizeLinear", passed=frozenset({"axis", "block_size", "output_dtype", "saturate"}))
+def quantize_linear(x: Array, y_scale: Array, y_zero_point: Array | None = None, **given: Any) -> Any:
     """Quantise: ``saturate(round(x / y_scale) + y_zero_point)``, computed in float32, rounding half to even."""
-    dtype = _quantized_dtype(y_zero_point, output_dtype)
-    return _quantize(x, y_scale, y_zero_point, dtype, axis, block_size, bool(saturate), _FLOAT32)
+    return quantize_linear_23(x, y_scale, y_zero_point, precision=NUMBER_BY_DTYPE["float32"], **given)
 
 
 @FAMILY.op("QuantizeLinear", since=23)
