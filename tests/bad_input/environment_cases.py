@@ -24,6 +24,7 @@ import tinycomp
 from tests.bad_input.case import Case, doing
 from tests.bad_input.models import relu, text
 from tests.runtime.csource.c_sources import X, doubling, times
+from tests.threads import in_threads
 from tinycomp.cli import main
 from tinycomp.errors import ArtifactError, OptionError, PatternError, TargetError, TinycompError, TinycompWarning
 from tinycomp.runtime.archive import FORMAT
@@ -210,11 +211,7 @@ def eight_threads(
                 except Exception as error:
                     wrong.append(error)
 
-        threads = [threading.Thread(target=call, args=(t,)) for t in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(call, range(8))
         assert not wrong, wrong[:3]
 
     return run

@@ -16,6 +16,7 @@ from onnx import helper
 
 import tinycomp
 from tests.targets.c.harness import make_model
+from tests.threads import in_threads
 from tinycomp.data import digits, digits_model
 from tinycomp.driver.lowering import Lowering
 from tinycomp.errors import FeedError, ModelError
@@ -193,11 +194,7 @@ def test_threads_may_ask_for_new_sizes_at_once():
         sizes = np.random.default_rng(seed).integers(1, 13, 12)
         wrong.extend(n for n in sizes if not np.allclose(module(images[:n]), whole[:n], atol=1e-6))
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, range(8))
     assert not wrong
     assert shared_bytes(module) == held
     assert len(natives(module)[0].native.contexts) <= 8

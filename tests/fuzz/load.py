@@ -22,6 +22,7 @@ import numpy as np
 
 import tinycomp
 from tests.host_only import DOMAIN, NAME
+from tests.threads import in_threads
 from tinycomp.runtime.files import PARTIAL
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -159,11 +160,7 @@ def _in_threads(work: Callable[[int], None], count: int) -> None:
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=guarded, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(guarded, range(count))
     if errors:
         raise errors[0]
 

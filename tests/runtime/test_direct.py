@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-import threading
 
 import ml_dtypes
 import numpy as np
@@ -14,6 +13,7 @@ from onnx import TensorProto, helper
 import tinycomp
 from tests.host_only import host_only
 from tests.targets.c.harness import make_model
+from tests.threads import in_threads
 from tinycomp.errors import ExecutionError, FeedError, TinycompWarning
 from tinycomp.memory.budget import limited
 from tinycomp.runtime.binding import direct_call, direct_program, direct_start
@@ -323,11 +323,7 @@ def test_threads_have_contexts_of_their_own():
         wanted = call([own])[0]
         wrong.extend(factor for _ in range(200) if not np.array_equal(call([own])[0], wanted))
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, range(8))
     assert not wrong
     assert len(direct_program(module._parts.plan).contexts) <= 8
 

@@ -54,31 +54,23 @@ def conv_params(x, w, strides, dilations, pads, groups):
     }
 
 
-@pytest.mark.parametrize("algorithm", [0, 1, 2])
-@pytest.mark.parametrize("case", CASES)
-def test_conv_equals_numpy(case, algorithm, isa, pool, rng):
-    x_shape, w_shape, *geometry = CASES[case]
-    x, w = rng.standard_normal(x_shape, np.float32), rng.standard_normal(w_shape, np.float32)
-    bias = rng.standard_normal(w_shape[0], np.float32)
-    expected = conv2d(x, w, *geometry)
-    residual = rng.standard_normal(expected.shape, np.float32)
-    params = {**conv_params(x, w, *geometry), "algorithm": algorithm, "activation": 1}
-    operands = [x, Weight(w), Weight(bias), residual]
-    y = run_single("conv2d_f32", operands, params, ("float32", expected.shape), isa, pool)
-    np.testing.assert_allclose(y, np.maximum(expected + bias + residual, 0), rtol=1e-5, atol=2e-4)
+FACTORS = {"conv2d_f32": lambda x: x, "conv2d_bf16_f32": rounded}
 
 
 @pytest.mark.parametrize("algorithm", [0, 1, 2])
-@pytest.mark.parametrize("case", [case for case in CASES if CASES[case][-1] == 1])
-def test_convolutions_of_rounded_factors(case, algorithm, isa, pool, rng):
+@pytest.mark.parametrize(
+    ("case", "kernel"),
+    [(case, kernel) for kernel in FACTORS for case in CASES if kernel == "conv2d_f32" or CASES[case][-1] == 1],
+)
+def test_conv_equals_numpy(case, kernel, algorithm, isa, pool, rng):
     x_shape, w_shape, *geometry = CASES[case]
     x, w = rng.standard_normal(x_shape, np.float32), rng.standard_normal(w_shape, np.float32)
     bias = rng.standard_normal(w_shape[0], np.float32)
-    expected = conv2d(rounded(x), rounded(w), *geometry)
+    expected = conv2d(FACTORS[kernel](x), FACTORS[kernel](w), *geometry)
     residual = rng.standard_normal(expected.shape, np.float32)
     params = {**conv_params(x, w, *geometry), "algorithm": algorithm, "activation": 1}
     operands = [x, Weight(w), Weight(bias), residual]
-    y = run_single("conv2d_bf16_f32", operands, params, ("float32", expected.shape), isa, pool)
+    y = run_single(kernel, operands, params, ("float32", expected.shape), isa, pool)
     np.testing.assert_allclose(y, np.maximum(expected + bias + residual, 0), rtol=1e-5, atol=2e-4)
 
 
@@ -141,9 +133,15 @@ WINOGRAD = {"2x2": 3, "4x4": 4}
 
 
 @pytest.mark.parametrize("activation", [1, 6])
-@pytest.mark.parametrize("algorithm", [0, *WINOGRAD.values()])
+@pytest.mark.parametrize(
+    ("kernel", "algorithm"),
+    [
+        *(("conv2d_winograd_f32", each) for each in (0, *WINOGRAD.values())),
+        ("conv2d_winograd_bf16_f32", WINOGRAD["2x2"]),
+    ],
+)
 @pytest.mark.parametrize("case", [case for case in CASES if is_winograd_case(case)])
-def test_winograd_equals_numpy(case, algorithm, activation, isa, pool, rng):
+def test_winograd_equals_numpy(case, kernel, algorithm, activation, isa, pool, rng):
     x_shape, w_shape, *geometry = CASES[case]
     x, w = rng.standard_normal(x_shape, np.float32), rng.standard_normal(w_shape, np.float32)
     bias = rng.standard_normal(w_shape[0], np.float32)
@@ -151,28 +149,12 @@ def test_winograd_equals_numpy(case, algorithm, activation, isa, pool, rng):
     residual = rng.standard_normal(before.shape, np.float32)
     params = {**conv_params(x, w, *geometry), "activation": activation, "algorithm": algorithm}
     operands = [x, Weight(w), Weight(bias), residual]
-    y = run_single("conv2d_winograd_f32", operands, params, ("float32", before.shape), isa, pool)
+    y = run_single(kernel, operands, params, ("float32", before.shape), isa, pool)
     before += bias + residual
     with np.errstate(over="ignore"):
         expected = np.maximum(before, 0) if activation == 1 else before / (1 + np.exp(-before))
-    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=4e-4)
-
-
-@pytest.mark.parametrize("activation", [1, 6])
-@pytest.mark.parametrize("case", [case for case in CASES if is_winograd_case(case)])
-def test_winograd_of_rounded_factors_is_near(case, activation, isa, pool, rng):
-    x_shape, w_shape, *geometry = CASES[case]
-    x, w = rng.standard_normal(x_shape, np.float32), rng.standard_normal(w_shape, np.float32)
-    bias = rng.standard_normal(w_shape[0], np.float32)
-    before = conv2d(x, w, *geometry)
-    residual = rng.standard_normal(before.shape, np.float32)
-    params = {**conv_params(x, w, *geometry), "activation": activation, "algorithm": WINOGRAD["2x2"]}
-    operands, output = [x, Weight(w), Weight(bias), residual], ("float32", before.shape)
-    y = run_single("conv2d_winograd_bf16_f32", operands, params, output, isa, pool)
-    before += bias + residual
-    with np.errstate(over="ignore"):
-        expected = np.maximum(before, 0) if activation == 1 else before / (1 + np.exp(-before))
-    np.testing.assert_allclose(y, expected, rtol=0, atol=0.02 * np.abs(expected).max(initial=1.0))
+    rtol, atol = (0, 0.02 * np.abs(expected).max(initial=1.0)) if "bf16" in kernel else (1e-5, 4e-4)
+    np.testing.assert_allclose(y, expected, rtol, atol)
 
 
 @pytest.mark.parametrize("blocks", [{}, {"block_rows": 5}, {"group_channels": 64}], ids=str)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import threading
 
 import numpy as np
 import pytest
 
 from tests.runtime_c.emulated import runner
 from tests.runtime_c.helpers import NO_ACTIVATION, OWN_BLOCKS
+from tests.threads import in_threads
 from tinycomp.errors import ArtifactError
 from tinycomp.runtime.native import processor
 from tinycomp.runtime.native.executor import NativeProgram, Pool
@@ -77,11 +77,7 @@ def test_eight_threads_share_one_program(pool):
     def work(i: int) -> None:
         wrong.extend(i for _ in range(50) if not np.array_equal(run(runner, feeds[i]), wanted[i]))
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, range(8))
     assert wrong == []
 
 

@@ -63,16 +63,19 @@ def test_conv_is_exact(case, result, isa, pool, rng):
     check_exact("qconv2d", case, RESULTS[result], isa, pool, rng)
 
 
-@pytest.mark.parametrize("result", RESULTS)
-def test_conv_reads_and_writes_slices_of_channels(result, isa, pool, rng):
+@pytest.mark.parametrize(
+    ("kernel", "case", "result"),
+    [*(("qconv2d", "3x3", result) for result in RESULTS), ("qconv2d_winograd", "odd image", "uint8")],
+)
+def test_conv_reads_and_writes_slices_of_channels(kernel, case, result, isa, pool, rng):
     result = RESULTS[result]
-    x, w, bias, sums, params = convolution("3x3", result, rng)
+    x, w, bias, sums, params = convolution(case, result, rng)
     factors = result.factors(rng, sums)
     more = np.concatenate([x, activations(rng, *x.shape)], axis=-1)
     params |= {"x_pixel_stride": more.shape[-1], "y_pixel_stride": w.shape[0] + 7}
     shape = (*sums.shape[:-1], w.shape[0] + 7)
     operands = [more, *constants(result, w, bias, factors)]
-    y = run_single("qconv2d", operands, params, (result.type, shape), isa, pool)
+    y = run_single(kernel, operands, params, (result.type, shape), isa, pool)
     np.testing.assert_array_equal(y[..., : w.shape[0]], result.expected(sums, factors))
     np.testing.assert_array_equal(y[..., w.shape[0] :], 77)
 
@@ -110,19 +113,6 @@ def test_winograd_is_exact_at_the_extremes(sign, isa, pool):
     params = conv_params(x, w, geometry, result)
     y = run_single("qconv2d_winograd", operands, params, ("int32", sums.shape), isa, pool)
     np.testing.assert_array_equal(y, sums)
-
-
-def test_winograd_reads_and_writes_slices_of_channels(isa, pool, rng):
-    result = RESULTS["uint8"]
-    x, w, bias, sums, params = convolution("odd image", result, rng)
-    factors = result.factors(rng, sums)
-    more = np.concatenate([x, activations(rng, *x.shape)], axis=-1)
-    params |= {"x_pixel_stride": more.shape[-1], "y_pixel_stride": w.shape[0] + 7}
-    shape = (*sums.shape[:-1], w.shape[0] + 7)
-    operands = [more, *constants(result, w, bias, factors)]
-    y = run_single("qconv2d_winograd", operands, params, ("uint8", shape), isa, pool)
-    np.testing.assert_array_equal(y[..., : w.shape[0]], result.expected(sums, factors))
-    np.testing.assert_array_equal(y[..., w.shape[0] :], 77)
 
 
 @pytest.mark.parametrize("block_rows", [1, 7, 4096])

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import gc
 import json
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.runtime_c.sized import Builder, Value, fixed, sizes_of
+from tests.threads import in_threads
 from tinycomp.errors import ArtifactError, ExecutionError, FeedError, MemoryLimitError, TargetError
 from tinycomp.memory import budget
 from tinycomp.runtime.binding import direct_call
@@ -443,11 +443,7 @@ def test_many_threads_with_sizes_of_their_own(pool):
             found = (call(arrays) if i % 2 else None) or native.call(arrays)
             wrong.extend(i for f, w in zip(found, wanted, strict=True) if not np.array_equal(f, w))
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, range(8))
     assert wrong == []
     assert len(native.contexts) <= 9
 

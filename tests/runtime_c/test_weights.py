@@ -10,6 +10,7 @@ import pytest
 
 from tests.runtime_c.helpers import NO_ACTIVATION, OWN_BLOCKS, Weight, single
 from tests.runtime_c.windows import window_params
+from tests.threads import in_threads
 from tinycomp.runtime.native.executor import NativeProgram, Weights
 from tinycomp.runtime.native.library import kernel_named
 from tinycomp.runtime.native.processor import available_isas
@@ -102,11 +103,7 @@ def test_threads_that_pack_the_same_weights_end_up_with_one_copy():
         start.wait()
         made.append(NativeProgram(program, weights=weights))
 
-    threads = [threading.Thread(target=build, args=(m,)) for m in range(1, 9)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(build, range(1, 9))
     assert weights.nbytes == NativeProgram(gemm(1)[0]).state_bytes
     for runner in made:
         a = gemm(runner.program.inputs[0].shape[0])[1]

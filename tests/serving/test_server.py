@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import tinycomp
+from tests.threads import in_threads
 from tinycomp.data import digits, digits_model
 from tinycomp.errors import OptionError, UnsupportedError
 from tinycomp.ir import Graph, TensorType
@@ -184,11 +185,7 @@ def test_sixty_four_clients_get_their_own_answers(port: int, expected: np.ndarra
                 if not close or f'"{number}.{turn}"'.encode() not in answer.body:
                     wrong.append((number, turn, answer))
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(64)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(ask, range(64))
     assert not wrong
 
 
