@@ -34,3 +34,13 @@ OPS.operators = {**OPS.operators, **_FAMILY.operators}
 def host_only(operand: str, result: str, name: str = "") -> onnx.NodeProto:
     """Return a node of the operator."""
     return helper.make_node(NAME, [operand], [result], name=name, domain=DOMAIN)
+
+
+def relu_or_host_only(result: str) -> onnx.NodeProto:
+    """Return an If "c" whose branches are a Relu and a node of the operator, for an "x" of float32[3, 4]."""
+    branches = {}
+    for name, op, domain in (("then_branch", "Relu", ""), ("else_branch", NAME, DOMAIN)):
+        info = helper.make_tensor_value_info(f"{name}_y", 1, (3, 4))
+        inner = helper.make_node(op, ["x"], [f"{name}_y"], name=op, domain=domain)
+        branches[name] = helper.make_graph([inner], name, [], [info])
+    return helper.make_node("If", ["c"], [result], name="if", **branches)

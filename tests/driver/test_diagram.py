@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import helper
 
 import tinycomp
-from tests.host_only import DOMAIN, NAME, QUALIFIED
+from tests.host_only import QUALIFIED, relu_or_host_only
 from tests.targets.c.harness import make_model
 from tinycomp.data import digits, digits_model
 from tinycomp.runtime.diagram import Diagram
@@ -95,13 +94,7 @@ def test_times_of_calls_are_shared_out_by_their_work() -> None:
 
 def test_bodies_of_control_flow_hold_their_nodes() -> None:
     x = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
-    branches = {}
-    for name, op, domain in (("then_branch", "Relu", ""), ("else_branch", NAME, DOMAIN)):
-        info = helper.make_tensor_value_info(f"{name}_y", 1, (3, 4))
-        inner = helper.make_node(op, ["x"], [f"{name}_y"], name=op, domain=domain)
-        branches[name] = helper.make_graph([inner], name, [], [info])
-    node = helper.make_node("If", ["c"], ["y"], name="if", **branches)
-    module = tinycomp.compile(make_model([node], {"x": x, "c": np.array(True)}, {}, ["y"]))
+    module = tinycomp.compile(make_model([relu_or_host_only("y")], {"x": x, "c": np.array(True)}, {}, ["y"]))
     nodes = diagram_of(module).nodes
     control = next(number for number, node in enumerate(nodes) if node.kind == "control")
     bodies = [number for number, node in enumerate(nodes) if node.kind == "body"]

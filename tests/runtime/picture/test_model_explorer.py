@@ -14,7 +14,7 @@ import pytest
 from onnx import helper
 
 import tinycomp
-from tests.host_only import DOMAIN, NAME, QUALIFIED
+from tests.host_only import QUALIFIED, relu_or_host_only
 from tests.targets.c.harness import make_model
 from tinycomp.data import digits, digits_model
 from tinycomp.runtime.report import Report
@@ -81,14 +81,9 @@ def test_overlays_name_nodes_of_the_graph_and_of_the_model(files) -> None:
 
 def test_edges_cross_the_bodies_of_control_flow(tmp_path: Path) -> None:
     x = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
-    branches = {}
-    for name, op, domain in (("then_branch", "Relu", ""), ("else_branch", NAME, DOMAIN)):
-        info = helper.make_tensor_value_info(f"{name}_y", 1, (3, 4))
-        inner = helper.make_node(op, ["x"], [f"{name}_y"], name=op, domain=domain)
-        branches[name] = helper.make_graph([inner], name, [], [info])
     model = make_model(
         [
-            helper.make_node("If", ["c"], ["z"], name="if", **branches),
+            relu_or_host_only("z"),
             helper.make_node("Neg", ["z"], ["y"], name="neg"),
         ],
         {"x": x, "c": np.array(True)},
