@@ -19,6 +19,15 @@ def _boxes(count, seed=0):
     return np.concatenate([corner, corner + rng.uniform(0.5, 4, (2, count, 2))], -1).astype(np.float32)
 
 
+@pytest.mark.parametrize("center", [0, 1])
+@pytest.mark.parametrize("threshold", [0.0, 0.3, 0.7, 1.0])
+@pytest.mark.parametrize("limit", [0, 3, 100])
+def test_non_max_suppression(center, threshold, limit):
+    scores = np.random.default_rng(1).random((2, 3, 40)).astype(np.float32)
+    operands = [_boxes(40), scores, np.array([limit]), np.array([threshold], "f"), np.array([0.2], "f")]
+    check("NonMaxSuppression", operands, {"center_point_box": center}, 11, against=("onnxruntime",))
+
+
 def test_non_max_suppression_forms():
     scores = np.random.default_rng(1).random((2, 1, 10)).astype(np.float32)
     flipped = _boxes(10)[..., [2, 3, 0, 1]]

@@ -166,6 +166,13 @@ def test_clip(version):
                   version=version)  # fmt: skip
 
 
+@pytest.mark.parametrize("direction", ["LEFT", "RIGHT"])
+def test_bit_shift(direction):
+    for dtype in ("uint8", "uint16", "uint32", "uint64"):
+        x, y = sample(dtype, (8,), 1, 0, 200), sample(dtype, (8,), 2, 0, 7)
+        check("BitShift", [x, y], {"direction": direction}, version=11)
+
+
 def test_bit_shift_by_the_width_or_more():
     x, y = np.array([255, 255, 1], np.uint8), np.array([8, 200, 7], np.uint8)
     assert run_ours("BitShift", [x, y], {"direction": "LEFT"}, 11)[0].tolist() == [0, 0, 128]

@@ -13,6 +13,15 @@ from tinycomp.ops import OPS
 from tinycomp.symbolic import symbol
 
 
+@pytest.mark.parametrize(
+    "shapes",
+    [((2, 3), (3, 4)), ((5, 2, 3), (3, 4)), ((2, 3), (5, 3, 4)), ((5, 1, 2, 3), (6, 3, 4)), ((3,), (3, 4)),
+     ((2, 3), (3,)), ((3,), (3,)), ((0, 3), (3, 2)), ((2, 0), (0, 3)), ((4, 3), (5, 3, 2))],
+)  # fmt: skip
+def test_matmul_shapes(shapes):
+    check("MatMul", [sample("float32", s, i) for i, s in enumerate(shapes)], version=13)
+
+
 def test_matmul_in_every_version_and_dtype():
     for version in versions("MatMul", 7):
         for dtype in allowed("MatMul", version):

@@ -180,6 +180,11 @@ def test_lp_norm_error():
         run_ours("LpNormalization", [sample("float32", (3, 4))], {"p": 3})
 
 
+@pytest.mark.parametrize("axes", [None, [0, 1], [-1]])
+def test_mean_variance_norm(axes):
+    check("MeanVarianceNormalization", [sample("float32", (3, 4, 2, 5))], {"axes": axes}, 13, against=("reference",))
+
+
 @pytest.mark.parametrize("target", ["c", "host"])
 @pytest.mark.parametrize(
     ("op", "attrs", "opset", "parameters"),

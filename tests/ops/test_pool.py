@@ -125,10 +125,22 @@ def test_lp_pool(name, p):
     np.testing.assert_allclose(got, (means * ones) ** (1 / p), rtol=1e-4)
 
 
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_lp_pool_against_onnxruntime(p):
+    attrs = {"kernel_shape": [3, 2], "strides": [2, 2], "pads": [1, 0, 1, 1], "p": p}
+    check("LpPool", [sample("float32", (2, 3, 8, 9))], attrs, 18, against=("onnxruntime",))
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("op", ["GlobalAveragePool", "GlobalMaxPool"])
 def test_global_pools(op, dtype):
     check(op, [sample(dtype, (2, 3, 4, 5))], {}, 22)
+
+
+@pytest.mark.parametrize("op", ["GlobalAveragePool", "GlobalMaxPool"])
+@pytest.mark.parametrize("shape", [(2, 3, 5), (2, 3, 4, 5), (1, 2, 3, 4, 5), (0, 3, 4, 5)])
+def test_global_pools_of_any_rank(op, shape):
+    check(op, [sample("float32", shape)], {}, 1, against=("onnxruntime",))
 
 
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
@@ -137,6 +149,11 @@ def test_same_padding_with_a_stride_above_the_kernel_pads_nothing(op, auto_pad):
     x = np.arange(9, dtype=np.float32).reshape(1, 1, 9)
     (got,) = run_ours(op, [x], {"kernel_shape": [2], "strides": [3], "auto_pad": auto_pad})
     assert got.ravel().tolist() == ([1, 4, 7] if op == "MaxPool" else [0.5, 3.5, 6.5])
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_global_lp_pool(p):
+    check("GlobalLpPool", [sample("float32", (2, 3, 4, 5))], {"p": p}, 2)
 
 
 @pytest.mark.parametrize("attrs", [{"strides": [1, 1]}, {"strides": [2, 2]}])

@@ -79,6 +79,14 @@ def test_axes_are_kept_by_the_value_one_alone(op):
     assert run_ours(op, [sample("float32", (2, 3))], {"keepdims": 2})[0].ndim == (op.startswith("Arg"))
 
 
+@pytest.mark.parametrize("op", REDUCTIONS)
+def test_empty_axes(op):
+    x = sample("float32", (2, 3), 1, 0.5, 2)
+    none = np.zeros(0, np.int64)
+    for noop in (0, 1):
+        check(op, [x, none], {"noop_with_empty_axes": noop}, 18, against=("reference",))
+
+
 @pytest.mark.parametrize("op", [r for r in REDUCTIONS if r != "ReduceMean"])
 def test_empty_set(op):
     x = np.zeros((2, 0, 4), np.float32)
@@ -90,6 +98,11 @@ def test_empty_set_of_integers_gives_the_limits():
     x = np.zeros((2, 0), np.int8)
     assert run_ours("ReduceMax", [x, np.array([1])], {"keepdims": 0})[0].tolist() == [-128, -128]
     assert run_ours("ReduceMin", [x, np.array([1])], {"keepdims": 0})[0].tolist() == [127, 127]
+
+
+def test_scalars():
+    for op in REDUCTIONS:
+        check(op, [np.array(2.5, np.float32)], {}, 18)
 
 
 def test_log_sum_exp_does_not_overflow():

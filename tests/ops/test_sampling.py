@@ -9,6 +9,14 @@ from tests.ops.harness import check, run_ours, sample
 from tinycomp.errors import ExecutionError
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("aligned", [0, 1])
+def test_volumes(mode, padding, aligned):
+    x, grid = sample("float32", (1, 2, 3, 4, 5)), sample("float32", (1, 2, 3, 4, 3), 1, -1.5, 1.5)
+    check("GridSample", [x, grid], {"mode": mode, "padding_mode": padding, "align_corners": aligned}, 20, atol=1e-4)
+
+
 @pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
 def test_grid_sample_16(mode):
     x, grid = sample("float32", (1, 2, 4, 5)), sample("float32", (1, 3, 4, 2), 1, -1.2, 1.2)
@@ -46,6 +54,14 @@ def test_errors():
         run_ours("GridSample", [x, np.zeros((1, 3, 3, 2), np.float32)], {"mode": "lanczos"})
     with pytest.raises(ExecutionError, match="size has the wrong size; expected 5; found 4"):
         run_ours("AffineGrid", [np.zeros((1, 3, 4), np.float32), np.array([1, 1, 4, 4])])
+
+
+@pytest.mark.parametrize("aligned", [0, 1])
+@pytest.mark.parametrize("sizes", [(4, 5), (3, 4, 5)])
+def test_affine_grid(aligned, sizes):
+    rank = len(sizes)
+    theta = sample("float32", (2, rank, rank + 1))
+    check("AffineGrid", [theta, np.array([2, 3, *sizes])], {"align_corners": aligned}, 20, atol=1e-5)
 
 
 @pytest.mark.parametrize("aligned", [0, 1])
