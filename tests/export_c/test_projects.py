@@ -150,7 +150,7 @@ def test_a_result_whose_rows_are_found_in_the_run_is_refused_by_name() -> None:
         "m (int64 t, float[4] x) => (float[k, 4] y) { s, y = Loop(t, , x) <body = b (int64 i, bool q, float[4] a) => "
         "(bool r, float[4] n, float[4] m) { r = Identity(q) n = Neg(a) m = Exp(a) }> }"
     )
-    with pytest.raises(UnsupportedError, match='"y": a size is found in the run|a result of control flow'):
+    with pytest.raises(UnsupportedError, match=r'"y": a size is found in the run|a result of control flow'):
         to_c(parsed(text))
 
 
