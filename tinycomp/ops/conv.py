@@ -19,8 +19,8 @@ from tinycomp.ops.record import OpFamily
 from tinycomp.ops.rule import Facts, Results, Sizes, known_product
 from tinycomp.ops.sampling import sample
 from tinycomp.ops.spatial import (
-    S,
     WINDOW,
+    S,
     Window,
     attempt,
     make_window,
