@@ -208,6 +208,8 @@ COMPUTED = {
     "Loop": """g (float[1,1,4] x, float[3] s) => (float[1,1,3] y, float[1,1,3] z) { two = Constant<value_int=2>()
         y = Loop(two, , x) <body = b (int64 i, bool q, float[1,1,k] c) => (bool p, float[1,1,m] d)
             { p = Identity(q) d = Concat<axis=2>(c, x) }> z = Neg(y) }""",
+    "Tile": """g (float[1,1,4] x, float[3] s) => (float[1,1,3] y, float[1,1,3] z)
+        { r = Cast<to=7>(s) y = Tile(x, r) z = Neg(y) }""",
 }
 
 

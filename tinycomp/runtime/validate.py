@@ -34,7 +34,7 @@ can explain, and ends a run whose ``timeout=`` is up.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NoReturn
 
 import numpy as np
@@ -44,7 +44,7 @@ from tinycomp.runtime.native.library import kernel_named
 from tinycomp.runtime.native.program import Block, BufferSpec, Instruction, Operand, Program
 from tinycomp.runtime.plan import DISCARD, FIRST_FREE
 from tinycomp.runtime.spec import TensorSpec
-from tinycomp.symbolic import Size, size, solved, substitute
+from tinycomp.symbolic import Expression, Size, size, solved, substitute
 
 _HINT = "The file is damaged: save the module again."
 Slots = Sequence[int]
@@ -177,9 +177,8 @@ def check_operands(
                 _refuse(f"{kind} {index} of the program is of another dtype", where, spec.dtype, buffer.dtype)
             if spec is not None:
                 is_result = kind == "result"
-                found = _result_type(buffer, program) if is_result else _buffer_type(buffer)
-                is_whole = is_result and index not in program.grown
-                _check_fit(f"{where}, {kind} {index}", _type(spec), found, is_whole)
+                found = _result_type(buffer, program, _names(program.operands)) if is_result else _buffer_type(buffer)
+                _check_fit(f"{where}, {kind} {index}", _type(spec), found, whole=is_result)
 
 
 def _check_names(kind: str, specs: Sequence[TensorSpec]) -> None:
@@ -270,7 +269,7 @@ def _check_types(
             _refuse(f"the plan has another number of {kind}s", "the plan", str(len(specs)), f"{len(slots)} slots")
     types: dict[int, _Type] = {slot: (array.dtype.name, array.shape) for slot, array in constants.items()}
     types |= {slot: _type(spec) for spec, slot in zip(*inputs, strict=True)}
-    compared: set[int] = set()  # results that are as large as a run finds, and then as a model says
+    told = _names(inputs[0])
     for label, program, reads, writes, _ in steps:
         for kind, buffers, slots in (("operand", program.operands, reads), ("result", program.results, writes)):
             if len(buffers) != len(slots):
@@ -278,10 +277,10 @@ def _check_types(
                 _refuse(f"the program has another number of {kind}s", where, str(len(slots)), str(len(buffers)))
         for index, (buffer, slot) in enumerate(zip(program.operands, reads, strict=True)):
             _check_fit(f"step {label}, operand {index}", types[slot], _buffer_type(buffer))
-        types |= {slot: _result_type(buffer, program) for buffer, slot in zip(program.results, writes, strict=True)}
-        compared |= {writes[index] for index in program.grown}
+        results = [_result_type(buffer, program, told) for buffer in program.results]
+        types |= dict(zip(writes, results, strict=True))
     for spec, slot in zip(*outputs, strict=True):
-        _check_fit(f'output "{spec.name}"', _type(spec), types[slot], whole=slot not in compared)
+        _check_fit(f'output "{spec.name}"', _type(spec), types[slot], whole=True)
 
 
 def _check_fit(where: str, expected: _Type, found: _Type, whole: bool = False) -> None:
@@ -291,12 +290,12 @@ def _check_fit(where: str, expected: _Type, found: _Type, whole: bool = False) -
         where: For messages.
         expected: What is wanted.
         found: What is there.
-        whole: Whether a size that is wanted has to be known, since no run looks at it.
+        whole: Whether a size that is wanted must be that of the program, where sizes of the inputs tell it.
     """
     same = expected[0] == found[0]
     if same and expected[1] is not None and found[1] is not None:
         same = len(expected[1]) == len(found[1]) and all(
-            a == b or not isinstance(a, int) or not (whole or isinstance(b, int))
+            a == b or not isinstance(a, int) or b is None or not (whole or isinstance(b, int))
             for a, b in zip(expected[1], found[1], strict=True)
         )
     if not same:
@@ -311,15 +310,22 @@ def _buffer_type(buffer: BufferSpec) -> _Type:
     return buffer.dtype, buffer.shape
 
 
-def _result_type(buffer: BufferSpec, program: Program) -> _Type:
-    """Return the type of a result, with the sizes that the conditions of its program leave."""
+def _names(specs: Iterable[TensorSpec | BufferSpec]) -> set[str]:
+    """Return the names that sizes of inputs are made of."""
+    sizes = [size(dim) if isinstance(dim, str) else dim for spec in specs for dim in spec.shape or ()]
+    return {name for each in sizes if isinstance(each, Expression) for name in each.symbols}
+
+
+def _result_type(buffer: BufferSpec, program: Program, told: Set[str]) -> _Type:
+    """Return the type of a result, with the sizes that the conditions of its program leave; None where data decide."""
     if all(isinstance(size, int) for size in buffer.shape):
         return _buffer_type(buffer)
     known = dict(filter(None, [solved(condition.value, 0) for condition in program.conditions]))
     try:
-        return buffer.dtype, tuple([substitute(size, known) for size in buffer.shape])
+        sizes = [substitute(size, known) for size in buffer.shape]
     except ZeroDivisionError:
         return _buffer_type(buffer)
+    return buffer.dtype, tuple([s if isinstance(s, int) or s.symbols <= told else None for s in sizes])
 
 
 def _text(of: _Type) -> str:
