@@ -14,9 +14,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from threading import RLock
 
 from tinycomp.errors import ExecutionError, MemoryLimitError, OptionError, TinycompError
 from tinycomp.memory import system
+from tinycomp.memory.locks import Lock
 
 SMALL = 1 << 26
 """Without a budget of the user's, requests up to this many bytes are granted without asking the system."""
@@ -102,6 +104,22 @@ def time_is_up(limits: Limits, where: str) -> ExecutionError:
         _TIME_IS_UP, where=where, expected=f"an end within {limits.timeout or 0:g} s",
         hint="Allow more with timeout=, or look for a loop that does not end.",
     )  # fmt: skip
+
+
+@contextmanager
+def in_time(lock: Lock | RLock, limits: Limits, where: str) -> Iterator[None]:
+    """Hold a lock, which others may hold for long.
+
+    Raises:
+        ExecutionError: If the time of the run is up before it is free.
+    """
+    left = -1 if limits.deadline is None else max(limits.deadline - time.monotonic(), 0)
+    if not lock.acquire(timeout=left):
+        raise time_is_up(limits, where)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def reserve(shape: Sequence[int], itemsize: int, where: str) -> None:

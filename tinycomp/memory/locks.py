@@ -16,14 +16,22 @@ class Lock:
         self._lock = threading.Lock()
         _locks.add(self)
 
+    def acquire(self, timeout: float = -1) -> bool:
+        """Take the lock, or return False if it is not free after so many seconds; -1 for no limit."""
+        return self._lock.acquire(timeout=timeout)
+
+    def release(self) -> None:
+        """Open the lock, unless that has happened in a child that was forked meanwhile."""
+        if self._lock.locked():
+            self._lock.release()
+
     def __enter__(self) -> None:
         self._lock.acquire()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._lock.locked():  # not in a child that was forked meanwhile
-            self._lock.release()
+        self.release()
 
 
 _locks: weakref.WeakSet[Lock] = weakref.WeakSet()

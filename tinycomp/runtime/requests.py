@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from tinycomp.errors import OptionError
+from tinycomp.errors import ExecutionError, OptionError
 
 Results = dict[str, Any]
 RunRequest = Callable[[Mapping[str, Any]], Results]
@@ -61,8 +61,10 @@ class Requests:
             if future.set_running_or_notify_cancel():
                 try:
                     results = run()
-                except BaseException as error:
+                except Exception as error:
                     future.set_exception(error)
+                except BaseException as error:  # it would end the event loop of who awaits it
+                    future.set_exception(_exit(error))
                 else:
                     future.set_result(results)
         finally:
@@ -72,6 +74,13 @@ class Requests:
     def close(self, *, wait: bool) -> None:
         """Take no more requests; those under way are finished, before this returns if ``wait``."""
         self._threads.shutdown(wait=wait)
+
+
+def _exit(error: BaseException) -> ExecutionError:
+    """Return the error of a run that wanted to end the program, which code of a region may not."""
+    made = ExecutionError(f"{type(error).__name__}: {error}", where="a run", hint="Let the code raise another error.")
+    made.__cause__ = error
+    return made
 
 
 def _in_event_loop() -> bool:

@@ -12,6 +12,7 @@ import queue
 import random
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -180,7 +181,7 @@ class SimulatedDevice(Device):
     def submit(
         self, region: Callable[..., Any], operands: Sequence[DeviceBuffer], results: Sequence[DeviceBuffer]
     ) -> _Command:
-        """Run a callable on arrays; it returns what it would return to tinycomp.
+        """Run a callable on arrays that it cannot write to; it returns what it would return to tinycomp.
 
         One with a method ``traced``, as programs of ``npu_sim`` have, tells what it does: name, source, start, end and
         bytes of every layer.
@@ -188,10 +189,11 @@ class SimulatedDevice(Device):
         traced = getattr(region, "traced", None)
 
         def work() -> tuple[int, Sequence[Activity]]:
-            given = map(self._array, operands)
+            given = [self._array(buffer) for buffer in operands]
+            for array in given:
+                array.setflags(write=False)
             returned, layers = (region(*given), []) if traced is None else traced(*given)
-            arrays = [returned] if isinstance(returned, np.ndarray) else [*returned]
-            for array, buffer in zip(arrays, results, strict=True):
+            for array, buffer in zip(_fitting(returned, results), results, strict=True):
                 self._array(buffer)[...] = array
             done = [Activity(name, start, end, size, (source,)) for name, source, start, end, size in layers]
             return sum(buffer.nbytes for buffer in (*operands, *results)), done
@@ -280,13 +282,33 @@ class SimulatedDevice(Device):
                 command.fault = DeviceFault("a parity error", command=command.name)
             else:
                 moved, command.activities = command.work()
-        except Exception as error:
-            command.fault = DeviceFault(f"{type(error).__name__}: {error}", command=command.name)
+        except DeviceFault as fault:
+            command.fault = fault
+        except BaseException as error:  # an exit, too: who waits for the command would wait for ever
+            told = "".join(traceback.format_exception_only(type(error), error)).strip()
+            command.fault = DeviceFault(told, command=command.name)
         left = until - time.perf_counter()
         if left > 0:
             time.sleep(left)
         if command.fault is None and not command.activities:
             command.activities = (Activity(command.name, started, time.perf_counter(), moved),)
+
+
+def _fitting(returned: Any, buffers: Sequence[DeviceBuffer]) -> Sequence[Array]:
+    """Return the results of a callable, which are as its region declares them: nothing is broadcast or converted."""
+    arrays = returned if isinstance(returned, (tuple, list)) else [returned]
+    found = [_kind(each) if isinstance(each, (np.ndarray, np.generic)) else type(each).__name__ for each in arrays]
+    expected = [_kind(buffer) for buffer in buffers]
+    if found != expected:
+        raise DeviceFault(
+            "the region's code returned wrong results", command="run", expected=", ".join(expected),
+            found=", ".join(found) or "none",
+        )  # fmt: skip
+    return arrays
+
+
+def _kind(array: Any) -> str:
+    return f"{array.dtype}{[*array.shape]}"
 
 
 def _nothing() -> tuple[int, Sequence[Activity]]:

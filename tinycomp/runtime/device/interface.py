@@ -7,6 +7,7 @@ were submitted, as on a stream of CUDA or a command queue of OpenCL, and :meth:`
 from __future__ import annotations
 
 import math
+import traceback
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
@@ -305,22 +306,24 @@ class DeviceBuffer:
         place = self.offset + offset
         return DeviceBuffer(self.device, self.memory, self.handle, tuple(shape), np.dtype(dtype), place, keeps=whole)
 
-    def numpy(self) -> Array:
+    def numpy(self, timeout: float | None = None) -> Array:
         """Return a copy of the elements on the host.
 
         Raises:
             DeviceFault: If the copy fails.
+            TimeoutError: If it has not ended in so many seconds.
         """
         array = np.empty(self.shape, self.dtype)
-        self.device.wait(self.device.copy(self, array))
+        self.device.wait(self.device.copy(self, array), timeout)
         return array
 
-    def write(self, array: Any) -> None:
+    def write(self, array: Any, timeout: float | None = None) -> None:
         """Copy the elements of an array of the same dtype and shape into the buffer.
 
         Raises:
             FeedError: If the array does not fit.
             DeviceFault: If the copy fails.
+            TimeoutError: If it has not ended in so many seconds.
         """
         host = np.asarray(array)
         if host.dtype != self.dtype or host.shape != self.shape:
@@ -328,7 +331,7 @@ class DeviceBuffer:
                 "the array does not fit the buffer", where=self.device.name, expected=str(self),
                 found=f"{host.dtype}{list(host.shape)}",
             )  # fmt: skip
-        self.device.wait(self.device.copy(np.ascontiguousarray(host).reshape(host.shape), self))
+        self.device.wait(self.device.copy(np.ascontiguousarray(host).reshape(host.shape), self), timeout)
 
     def release(self) -> None:
         """Give the memory back now; the buffer cannot be used any more."""
@@ -377,4 +380,5 @@ def as_fault(error: BaseException, command: str) -> DeviceFault:
             "the command has not ended in time", command=command, found=str(error),
             hint="Allow more with FaultPolicy(timeout=), or reset the device.",
         )  # fmt: skip
-    return DeviceFault(f"{type(error).__name__}: {error}", command=command)
+    told = "".join(traceback.format_exception_only(type(error), error)).strip()  # also of one without a text
+    return DeviceFault(told, command=command)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tinycomp.lazy import cached_property
+from tinycomp.memory.budget import current, in_time
 from tinycomp.memory.system import after_fork_in_child
 from tinycomp.runtime.device.interface import DeviceBuffer
 from tinycomp.runtime.device.lanes import Lanes
@@ -61,7 +62,7 @@ class DevicePlan(Plan):
 
     def _run(self, request: Request, feeds: Sequence[Any], outputs: Mapping[int, DeviceBuffer]) -> list[Any]:
         if self.lanes.nests:
-            with _nesting.lock:
+            with in_time(_nesting.lock, current(), "another run holds memory of the devices"):
                 slots = request.run()
         else:
             slots = request.run()

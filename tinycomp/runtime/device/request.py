@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import DeviceFault
-from tinycomp.memory.budget import Limits, check_time, current, time_is_up
+from tinycomp.memory.budget import Limits, check_time, current, in_time, time_is_up
 from tinycomp.runtime.device.instances import Member
 from tinycomp.runtime.device.interface import Activity, Array, DeviceBuffer, as_fault
 from tinycomp.runtime.device.lanes import Lanes, Placed
@@ -123,6 +123,7 @@ class Request:
         """
         limits, lanes = current(), self._lanes
         check_time(limits)
+        self._limits = limits
         self._placed: Placed = lanes.placed(lanes.sizes(self._feeds))
         arenas: dict[int, DeviceBuffer] = {}
         try:
@@ -146,6 +147,9 @@ class Request:
                 self._drive(limits)
             self._deliver()
             return self.slots
+        except TimeoutError as error:
+            check_time(limits, "copying from or to a device")
+            raise as_fault(error, "copy") from error
         finally:
             with self._lock:
                 self._over = True
@@ -204,7 +208,7 @@ class Request:
             for slot in lane.constants:
                 place = slot, member.instance.number
                 if place not in lanes.resident:
-                    with lanes.bringing:
+                    with in_time(lanes.bringing, self._limits, "another run brings the constants to a device"):
                         if place not in lanes.resident:
                             reader = next(i for i in lane.steps if slot in self._steps[i].reads)
                             self._bring(slot, member, lanes.regions[reader])
@@ -215,8 +219,9 @@ class Request:
         buffer = member.instance.room_for(array)
         for left in reversed(range(region.faults.retries + 1)):
             try:
-                member.device.wait(member.device.copy(array, buffer), region.faults.timeout)
+                member.device.wait(member.device.copy(array, buffer), self.patience(region))
             except Exception as error:
+                check_time(self._limits, "bringing a constant to a device")
                 member.count(faults=1)
                 fault = located(as_fault(error, "copy in"), region, member.device.name)
                 _faults.warning(
@@ -234,7 +239,7 @@ class Request:
             users = [self._members[lanes.lane_of[i]] for i in lanes.readers.get(slot, ()) if i in lanes.regions]
             elsewhere = any(not _reaches(member, buffer.device) for member in users)
             if slot in lanes.read_on_host or slot in self._wanted or slot in self._outputs or elsewhere:
-                self.slots[slot] = buffer.numpy()
+                self.slots[slot] = buffer.numpy(_remaining(self._limits))
 
     def _deliver(self) -> None:
         """Write the results for which there are buffers that no region could write to."""
@@ -242,9 +247,9 @@ class Request:
             producer = self._lanes.producer.get(slot)
             lane = None if producer is None else self._lanes.lane_of.get(producer)
             if lane is None or self._places.get((slot, lane)) is not buffer:
-                buffer.write(self.slots[slot])
+                buffer.write(self.slots[slot], _remaining(self._limits))
         for slot, buffer in self._copied:
-            buffer.write(self.slots[slot])
+            buffer.write(self.slots[slot], _remaining(self._limits))
 
     # On the thread that asked ----------------------------------------------------------------------------------------
 
@@ -299,9 +304,10 @@ class Request:
         array, region = np.empty(place.shape, place.dtype), self._lanes.regions[index]
         for left in reversed(range(region.faults.retries + 1)):
             try:
-                place.device.wait(place.device.copy(place, array), region.faults.timeout)
+                place.device.wait(place.device.copy(place, array), self.patience(region))
                 break
             except Exception as error:
+                check_time(self._limits, "copying from a device")
                 fault = located(as_fault(error, "copy out"), region, place.device.name)
                 if not left:
                     raise fault from error
@@ -424,9 +430,9 @@ class Request:
     # On the thread that waits for a device ---------------------------------------------------------------------------
 
     def finished(self, task: _Task, fault: DeviceFault | None) -> None:
-        """Go on after a region has ended, or failed."""
+        """Go on after a region has ended, or failed; once its time is up, the thread that asked says so."""
         with self._lock:
-            if self._over:
+            if self._over or (fault is not None and _remaining(self._limits) == 0):
                 return
             try:
                 if fault is None:
@@ -458,6 +464,11 @@ class Request:
         self._error = self._error or error
         self._over = True
         self._jobs.put(_END)
+
+    def patience(self, region: DeviceRegion) -> float | None:
+        """Return the seconds that a command of a region may take: as its policy says, and no more than the run has."""
+        seconds = region.faults.timeout, _remaining(self._limits)
+        return min((each for each in seconds if each is not None), default=None)
 
     def record(self, span: Span) -> None:
         """Keep a span, if they are wanted."""
@@ -495,8 +506,8 @@ class _Task:
         free = 0.0
         for command, event, size, submitted in self._commands:
             try:
-                self._report(self.member.device.wait(event, self.region.faults.timeout) or ())
-            except Exception as error:
+                self._report(self.member.device.wait(event, self._request.patience(self.region)) or ())
+            except BaseException as error:  # an exit, too, is a fault: other requests need this thread
                 fault = fault or located(as_fault(error, command), self.region, name)
                 if isinstance(error, TimeoutError):
                     break

@@ -1,0 +1,161 @@
+"""What devices return that is no result, code that wants to end the program, and waits that have a bound."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinycomp
+from tests.runtime.device.units import Listening, chain, data, graph_of, unit
+from tinycomp.errors import DeviceFault, ExecutionError
+from tinycomp.target_api import Activity, DeviceProgram, Target
+
+PATIENCE = 20.0
+X = data()
+
+
+def module_of(code: Callable[..., Any], device: type[Listening] = Listening, **options: Any) -> tinycomp.Module:
+    """A module whose region runs ``code`` on a device."""
+    target = Target("npu")
+    target.accept("Neg")
+    target.device(lambda index: device(f"npu:{index}"))
+    target.codegen(lambda region: DeviceProgram(code))
+    return tinycomp.compile(chain("Neg"), target, **options)
+
+
+@pytest.mark.parametrize(
+    ("returned", "found"),
+    [
+        (X[:1], "float32[1, 8]"),
+        (X[:, :1], "float32[4, 1]"),
+        (X[0], "float32[8]"),
+        (X[None], "float32[1, 4, 8]"),
+        (X.ravel(), "float32[32]"),
+        (X[:, ::2], "float32[4, 4]"),
+        (np.float32(1), "float32[]"),
+        (X.astype(np.float64), "float64[4, 8]"),
+        (X.astype(np.float16), "float16[4, 8]"),
+        (X.astype(np.int32), "int32[4, 8]"),
+        (X > 0, "bool[4, 8]"),
+        (X.astype(">f4"), ">f4[4, 8]"),
+        (X.astype(object), "object[4, 8]"),
+        (X.astype(np.complex64), "complex64[4, 8]"),
+        (X.astype(str), r"<U\d+\[4, 8]"),
+        (None, "NoneType"),
+        (1.0, "float"),
+        ("text", "str"),
+        (iter([X]), "list_iterator"),
+        ({"y": X}, "dict"),
+        (memoryview(X), "memoryview"),
+        (X.tolist(), "list, list, list, list"),
+        ([None], "NoneType"),
+        ([], "none"),
+        ((X, X), r"float32\[4, 8], float32\[4, 8]"),
+    ],
+)
+def test_results_are_held_to_what_the_region_declares(returned: Any, found: str) -> None:
+    found = found if "\\" in found else found.replace("[", r"\[")
+    message = rf"wrong results; expected float32\[4, 8]; found {found}; nodes Neg0"
+    with module_of(lambda x: returned) as module, pytest.raises(DeviceFault, match=message):
+        module(X)
+
+
+@pytest.mark.parametrize("returned", [X, [X], (X,), np.asfortranarray(X), X[::-1][::-1], X.view(np.matrix)])
+def test_results_of_every_kind_of_memory_are_taken(returned: Any) -> None:
+    with module_of(lambda x: returned) as module:
+        np.testing.assert_array_equal(module(X), X)
+
+
+def test_operands_on_a_device_cannot_be_written() -> None:
+    with module_of(lambda x: np.negative(x, out=x)) as module, pytest.raises(DeviceFault, match="array is read-only"):
+        module(X)
+
+
+class WordlessError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize("where", ["region", "wait", "submit", "asked later"])
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), WordlessError()])
+def test_an_exit_ends_its_run_and_nothing_else(where: str, error: BaseException) -> None:
+    left = [error]
+
+    def fail(place: str) -> None:
+        if place == where and left:
+            raise left.pop()
+
+    class Leaving(Listening):
+        def wait(self, event: Any, timeout: float | None = None) -> Sequence[Activity]:
+            fail("wait")
+            return super().wait(event, timeout)
+
+        def submit(self, *arguments: Any) -> Any:
+            fail("submit")
+            return super().submit(*arguments)
+
+    def code(x: np.ndarray) -> np.ndarray:
+        fail("region")
+        fail("asked later")
+        return -x
+
+    with module_of(code, Leaving) as module:
+        with pytest.raises((ExecutionError, type(error))):
+            module.run_async({"x0": X}).result(PATIENCE) if where == "asked later" else module(X)
+        np.testing.assert_array_equal(module.run_async({"x0": X}).result(PATIENCE)["y"], -X)
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_an_exit_in_a_run_does_not_end_the_event_loop(error: BaseException) -> None:
+    def leave(node: Any) -> None:
+        raise error
+
+    async def ask(module: tinycomp.Module) -> None:
+        with pytest.raises(ExecutionError, match=type(error).__name__):
+            await module.run_async({"x0": X})
+
+    with tinycomp.compile(chain("Neg"), unit("npu", "Neg", before=leave, on_device=False)) as module:
+        asyncio.run(ask(module))
+
+
+@pytest.mark.parametrize("place", ["constant", "input", "output", "region"])
+def test_a_device_that_hangs_holds_no_run_beyond_its_time_and_can_be_closed(place: str) -> None:
+    go_on, copies = threading.Event(), {"constant": ["in"], "input": ["out"], "output": ["in"], "region": []}[place]
+
+    class Hanging(Listening):
+        hangs = False
+
+        def wait(self, event: Any, timeout: float | None = None) -> Sequence[Activity]:
+            hangs = self.hangs and (self.asked[-1] in copies or (place == "region" and "run" in self.asked))
+            if hangs and not go_on.wait(timeout):
+                raise TimeoutError("no answer")
+            return super().wait(event, timeout)
+
+    graph = graph_of()
+    value = graph.add("Mul", [graph.inputs[0], graph.add_const(data(seed=3), "w")]).output
+    graph.set_outputs([value if place != "output" else graph.add("Tanh", [value]).output], ["y"])
+    target = unit("npu", "Mul", bind_constants=False)
+    target.device(lambda index: Hanging(f"npu:{index}"))
+    other = Hanging("other")
+    other.behaviour = type(other.behaviour)(peers=False)
+    given, result = other.put(X), other.empty(X.shape, X.dtype)
+    feeds = {"x0": given if place == "input" else X}
+    outputs = {"y": result} if place == "output" else None
+    module = tinycomp.compile(graph, target)
+    Hanging.hangs = True
+    try:
+        with pytest.raises(ExecutionError, match="the time is up"):
+            module.run(feeds, outputs=outputs, timeout=0.1)
+        closing = threading.Thread(target=module.close)
+        closing.start()
+        closing.join(PATIENCE)
+        assert not closing.is_alive()
+    finally:
+        go_on.set()
+    module.close()
+    other.close()
