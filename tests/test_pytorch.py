@@ -98,7 +98,7 @@ def test_results_are_no_copies() -> None:
             seen.append(result)
             return result
 
-    made[0]._modules[()] = ([], [], Spy())
+    made[0]._modules[()] = (*made[0]._modules[()][:2], Spy())
     y = run(x)
     assert np.shares_memory(seen[0][0], x.numpy())
     assert np.shares_memory(seen[1], y.numpy())
@@ -171,6 +171,99 @@ def test_what_the_graph_writes_to_is_written_to() -> None:
         tinycomp.from_torch(model, (x, position, counts[0]))
 
 
+WRITES = {
+    "data": lambda model: model.weight.data.neg_(),
+    "an element of data": lambda model: model.weight.data.__setitem__((1, 2), 7.0),
+    "numpy": lambda model: model.weight.detach().numpy().__setitem__(0, 5.0),
+    "other data": lambda model: setattr(model.bias, "data", torch.ones(3)),
+}
+
+
+@pytest.mark.parametrize(
+    ("inference", "writes"), [(False, ["an element of data", "other data"]), (True, ["data", "numpy"])]
+)
+def test_writes_that_pytorch_does_not_count_are_followed(inference: bool, writes: list[str]) -> None:
+    with torch.inference_mode(inference), torch.no_grad():
+        model, x = torch.nn.Linear(4, 3).eval(), torch.randn(2, 4)
+        run, made = compiled(model)
+        run(x)
+        for name in writes:
+            WRITES[name](model)
+            assert torch.allclose(run(x), model(x), atol=1e-5), name
+        (module,) = [module for *_, module in made[0]._modules.values()]
+        run(x)
+        assert [module] == [module for *_, module in made[0]._modules.values()]  # nothing was written to
+
+
+def test_parameters_that_are_said_to_be_frozen_are_compared_by_their_versions() -> None:
+    model, x = torch.nn.Linear(4, 3).eval(), torch.randn(2, 4)
+    run, _ = compiled(model, frozen=True)
+    with torch.no_grad():
+        before = run(x)
+        model.weight.data.add_(1.0)
+        assert torch.equal(run(x), before)
+        model.weight.add_(1.0)
+        check([run(x)], [model(x)])
+
+
+def views(x, c):
+    """Results that lie in arguments, one of which is written to, and in each other."""
+    y, z = x * 2, torch.relu(x)
+    first, last = z.chunk(2)
+    c.add_(1.0)
+    return (
+        x.view(-1), x[0], x.t(), x[1:, ::2], x.unsqueeze(0), x.detach(), x.view(torch.int32), c[1:], c, y, y[0], y.t(),
+        y.expand(2, *y.shape), z[:3], z[1:], first, last, x.t() * 3, (x.t() * 5)[0], y + c,
+    )  # fmt: skip
+
+
+def test_results_that_are_views_are_views() -> None:
+    run, made = compiled(views)
+    for rows in (4, 6, 8):
+        pairs = []
+        for call in (run, views):
+            given = [torch.arange(rows * 4.0).reshape(rows, 4) - 3, torch.zeros(rows, 4)]
+            pairs.append([*given, *call(*given)])
+        for write in range(len(pairs[0])):
+            for values in pairs:
+                values[write].add_(write) if write != 14 else values[write][0].add_(write)  # which overlaps itself
+            for ours, theirs in zip(*pairs, strict=True):
+                assert torch.equal(ours, theirs), write
+    assert len(made) == 2
+
+
+def test_a_graph_that_makes_nothing_runs_in_pytorch() -> None:
+    x = torch.ones(4)
+    run, made = compiled(lambda x: (x.add_(1), x[1:])[1])
+    assert run(x).data_ptr() == x[1:].data_ptr()
+    assert x.tolist() == [2, 2, 2, 2]
+    assert not made[0]._modules
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (torch.nn.BatchNorm1d(3), r"a normalisation in training mode renews .*; found aten.batch_norm.*model.eval\(\)"),
+        (torch.nn.InstanceNorm1d(3, track_running_stats=True), "a normalisation in training mode.*aten.instance_norm"),
+        (torch.nn.Dropout(0.5), "random numbers of PyTorch's generator; found aten.dropout"),
+        (lambda x: x + torch.rand_like(x), "random numbers of PyTorch's generator; found aten.rand_like"),
+    ],
+)
+def test_what_training_alone_has_is_refused_or_runs_in_pytorch(model, message: str) -> None:
+    x = torch.randn(2, 3, 4)
+    with torch.no_grad():
+        run, _ = compiled(model)
+        with pytest.raises(Exception, match=message):
+            run(x)
+        torch.compiler.reset()
+        run, _ = compiled(model, fallback=True)
+        torch.manual_seed(1)
+        with pytest.warns(TinycompWarning, match="a part of the model runs in PyTorch"):
+            found = run(x)
+        torch.manual_seed(1)
+        assert torch.equal(found, model(x))
+
+
 def test_training_is_refused() -> None:
     model = torch.nn.Linear(2, 2)
     run, _ = compiled(model)
@@ -190,9 +283,10 @@ def test_unknown_options_and_targets() -> None:
 
 def test_graphs_with_named_sizes() -> None:
     model = Network()
+    model.norm.eval()  # a frozen layer
     batch = torch.export.Dim("batch")
     graph = tinycomp.from_torch(model, torch.randn(2, 3, 9, 9), dynamic_shapes=({0: batch},))
-    assert model.training
+    assert [part.training for part in model.modules()] == [True, True, False, True]
     module = tinycomp.compile(graph)
     assert module.inputs[0].shape == ("batch", 3, 9, 9)
     x = torch.randn(5, 3, 9, 9)

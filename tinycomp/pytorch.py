@@ -8,12 +8,14 @@ in and come out without being copied, if they are contiguous and on the CPU.
 It is for inference: a graph whose result needs gradients is refused. Parameters and buffers become constants of the
 module; a call with others, or with some that have been written to since, compiles them anew. Those that the graph
 itself writes to, such as a cache of keys and values, are arguments and results of the module, which writes back.
+Results that are views in PyTorch, of an argument or of each other, are views here.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import io
 import itertools
 import logging
@@ -72,12 +74,13 @@ def from_torch(
     if isinstance(model, torch.export.ExportedProgram):
         return load_graph(_to_onnx(_pure(model), dynamic_shapes))
     arguments = (example_inputs,) if isinstance(example_inputs, torch.Tensor) else tuple(example_inputs)
-    training = model.training
+    modes = [(part, part.training) for part in model.modules()]
     try:
         program = _exported(model.eval(), arguments, dict(kwargs or {}), dynamic_shapes)
         return load_graph(_to_onnx(_pure(program), dynamic_shapes))
     finally:
-        model.train(training)
+        for part, mode in modes:  # each its own: frozen layers stay as they were
+            part.training = mode
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,8 @@ class Options:
     Attributes:
         target: As for :func:`tinycomp.compile`.
         fallback: Whether a graph that cannot be compiled runs in PyTorch, with a warning; else that is an error.
+        frozen: Whether parameters and buffers are written to only where PyTorch counts it. By default every call
+            compares them with copies, as writes through ``.data``, numpy and in inference mode are not counted.
         threads: Threads of a run; by default as many as PyTorch uses.
         precision: As for :func:`tinycomp.compile`.
         strict: Likewise: whether a node left to the host is an error.
@@ -95,6 +100,7 @@ class Options:
 
     target: Any = "c"
     fallback: bool = False
+    frozen: bool = False
     threads: int | None = None
     precision: Literal["f32", "bf16", "f16"] = "f32"
     strict: bool = False
@@ -123,10 +129,14 @@ def backend(
     try:
         return _Compiled(graph, example_inputs, chosen)
     except TinycompError as error:
-        if not chosen.fallback:
-            raise
-        warnings.warn(f"a part of the model runs in PyTorch: {error}", TinycompWarning, stacklevel=2)
+        _fall_back(error, chosen)
         return cast("Callable[..., Any]", graph.forward)
+
+
+def _fall_back(error: TinycompError, options: Options) -> None:
+    if not options.fallback:
+        raise error
+    warnings.warn(f"a part of the model runs in PyTorch: {error}", TinycompWarning, stacklevel=3)
 
 
 class _Compiled:
@@ -146,24 +156,28 @@ class _Compiled:
         self._tensors = [i for i, kind in enumerate(kinds) if kind == "tensor"]
         self._sizes = {i: self._source_of(i) for i, kind in enumerate(kinds) if kind == "size"}
         self._written: list[int] = []
-        self._none = _places_of_none(graph)
-        self._modules: dict[tuple[int, ...], tuple[list[torch.Tensor], list[int], Module]] = {}
-        self._module(examples)
+        self._results = _Results(graph, self._arguments)
+        self._modules: dict[tuple[int, ...], tuple[list[torch.Tensor], _Contents, Module]] = {}
+        if self._results.made:
+            self._module(examples)
 
     def __call__(self, *arguments: Any) -> tuple[Any, ...]:
         """Run on tensors and return tensors, as the graph does."""
-        module = self._module(arguments)
-        _refuse_overlaps(arguments, self._written)
+        if not self._results.made:  # it makes views, or writes to its arguments
+            return cast("tuple[Any, ...]", self._graph(*arguments))
+        try:
+            module = self._module(arguments)
+            _refuse_overlaps(arguments, self._written)
+        except TinycompError as error:
+            _fall_back(error, self._options)
+            return cast("tuple[Any, ...]", self._graph(*arguments))
         results = module(*[_to_numpy(arguments[i]) for i in self._tensors])
         tensors = [_to_torch(r) for r in (results if isinstance(results, tuple) else (results,))]
-        if self._written:
-            tensors, news = tensors[: -len(self._written)], tensors[-len(self._written) :]
-            with torch.no_grad():
-                for i, new in zip(self._written, news, strict=True):
-                    arguments[i].copy_(new)
-        for place in self._none:
-            tensors.insert(place, None)
-        return tuple(tensors)
+        made = len(self._results.made)
+        with torch.no_grad():
+            for i, new in zip(self._written, tensors[made:], strict=True):
+                arguments[i].copy_(new)
+            return self._results.all(arguments, tensors[:made])
 
     def _source_of(self, argument: int) -> tuple[int, int]:
         """Return the argument, and its dimension, that a size is read off."""
@@ -182,13 +196,13 @@ class _Compiled:
         """Return the module for the parameters among the arguments, as they are now."""
         fixed = [arguments[i] for i in self._fixed]
         known = self._modules.get(tuple(map(id, fixed)))
-        if known is not None and known[1] == [_version(tensor) for tensor in fixed]:
+        if known is not None and known[1].are_in(fixed):
             return known[2]
         if len(self._modules) >= _MOST_MODULES:
             self._modules.pop(next(iter(self._modules)))
         module = self._compile(arguments)
         fixed = [arguments[i] for i in self._fixed]  # those that the graph writes to are no longer among them
-        self._modules[tuple(map(id, fixed))] = fixed, [_version(tensor) for tensor in fixed], module
+        self._modules[tuple(map(id, fixed))] = fixed, _Contents(fixed, self._options.frozen), module
         return module
 
     def _compile(self, arguments: Sequence[Any]) -> Module:
@@ -223,9 +237,193 @@ class _Compiled:
 
     def _as_it_stands(self, arguments: Sequence[Any]) -> torch.export.ExportedProgram:
         fixed = {i: arguments[i].detach() for i in self._fixed}
-        closed = _Closed(self._graph, self._tensors, fixed, self._sizes, self._none, self._written)
+        closed = _Closed(self._results.making, self._tensors, fixed, self._sizes, self._written)
         dynamic = tuple(_dynamic(self._arguments[i].meta["example_value"]) for i in self._tensors)
-        return _exported(closed, tuple(arguments[i] for i in self._tensors), {}, (dynamic,))
+        program = _exported(closed, tuple(arguments[i] for i in self._tensors), {}, (dynamic,))
+        _refuse_effects(program)
+        return program
+
+
+class _Contents:
+    """What the parameters of a module have held when it was compiled.
+
+    Args:
+        tensors: The parameters.
+        frozen: Whether those are trusted that PyTorch has not counted a write to.
+    """
+
+    def __init__(self, tensors: Sequence[torch.Tensor], frozen: bool) -> None:
+        self._versions = [_version(tensor) for tensor in tensors]
+        self._bytes = [] if frozen else [bytearray(_bytes_of(tensor)) for tensor in tensors]
+
+    def are_in(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Tell whether the parameters hold them still."""
+        if self._versions != [_version(tensor) for tensor in tensors]:
+            return False
+        return all(known == _bytes_of(tensor) for known, tensor in zip(self._bytes, tensors, strict=False))
+
+
+def _version(tensor: torch.Tensor) -> tuple[int, int]:
+    """Return numbers that change where PyTorch counts a write to a tensor, which it does not for all."""
+    return tensor.data_ptr(), -1 if tensor.is_inference() else tensor._version
+
+
+def _bytes_of(tensor: torch.Tensor) -> memoryview:
+    """Return the memory from the first element of a tensor to its last."""
+    start, end = _memory_of(tensor)
+    first = tensor.storage_offset() * tensor.element_size()
+    whole = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
+    return memoryview(whole[first : first + end - start].numpy())
+
+
+class _Results:
+    """The results of a captured graph: what it makes, and views of that and of its arguments.
+
+    Args:
+        graph: The graph.
+        arguments: Its arguments.
+
+    Attributes:
+        made: The nodes that make the memory of results.
+        making: The graph with these as its results.
+    """
+
+    def __init__(self, graph: torch.fx.GraphModule, arguments: Sequence[torch.fx.Node]) -> None:
+        (results,) = next(node for node in graph.graph.nodes if node.op == "output").args
+        owners = [None if result is None else _owner(result) for result in results]
+        self.made = [*dict.fromkeys(node for node in owners if node is not None and node.op != "placeholder")]
+        places = {node: place for place, node in enumerate((*arguments, *self.made))}
+        self._places: list[int | _View | None] = []
+        for node, owner in zip(results, owners, strict=True):
+            if owner is None or node in places:
+                self._places.append(places.get(node))
+            else:
+                self._places.append(_View(node, owner, places[owner]))
+        self._symbols = _symbols(arguments)
+        for view in self._places:
+            if isinstance(view, _View) and (lost := view.symbols - {*self._symbols}):
+                raise UnsupportedError(
+                    "the place of a result does not follow from sizes of arguments", where=f"result {view.name}",
+                    found=", ".join(sorted(map(str, lost))), hint=_FALLBACK,
+                )  # fmt: skip
+        nodes, made = torch.fx.Graph(), dict[torch.fx.Node, torch.fx.Node]()
+        nodes.graph_copy(graph.graph, made)
+        nodes.output(tuple(made[node] for node in self.made))
+        self.making = torch.fx.GraphModule(graph, nodes)
+
+    def all(self, arguments: Sequence[Any], made: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+        """Return the results of a call from its arguments, and what was made of them."""
+        values = [*arguments, *made]
+        views = [view for view in self._places if isinstance(view, _View)]
+        sizes = {s: at(arguments) for s, at in self._symbols.items()} if any(view.symbols for view in views) else {}
+        for view in views:
+            if view.owner >= len(arguments):  # eager code has it in this order
+                values[view.owner] = view.laid_out(values[view.owner], sizes)
+        values.append(None)
+        return tuple(
+            place.of(values[place.owner], sizes) if isinstance(place, _View) else values[-1 if place is None else place]
+            for place in self._places
+        )
+
+
+class _View:
+    """A result that lies in the memory of another tensor, which PyTorch does not copy either.
+
+    Args:
+        node: The result.
+        owner: What has the memory.
+        place: Which of the arguments that is, or after them of what the graph makes.
+    """
+
+    def __init__(self, node: torch.fx.Node, owner: torch.fx.Node, place: int) -> None:
+        value, whole = node.meta["example_value"], owner.meta["example_value"]
+        if value.is_conj() or value.is_neg():
+            raise UnsupportedError(
+                "a result is a view that conjugates or negates", where=f"result {node.name}", hint=_FALLBACK
+            )
+        self.name, self.owner, self._dtype = node.name, place, value.dtype
+        self._shape, self._strides = _expressions(value.shape), _expressions(value.stride())
+        offset = value.storage_offset() * value.element_size() - whole.storage_offset() * whole.element_size()
+        self._offset = _expressions([offset])
+        self._layout = _expressions(whole.shape), _expressions(whole.stride())
+        told = (*self._shape, *self._strides, *self._offset, *self._layout[0], *self._layout[1])
+        self.symbols = {symbol for each in told for symbol in getattr(each, "free_symbols", ())}
+
+    def laid_out(self, owner: torch.Tensor, sizes: Mapping[Any, int]) -> torch.Tensor:
+        """Return what was made, in the order of its elements that PyTorch chooses."""
+        shape, strides = (_numbers(each, sizes) for each in self._layout)
+        return (
+            owner if owner.stride() == strides else torch.empty_strided(shape, strides, dtype=owner.dtype).copy_(owner)
+        )
+
+    def of(self, owner: torch.Tensor, sizes: Mapping[Any, int]) -> torch.Tensor:
+        """Return the view."""
+        (offset,) = _numbers(self._offset, sizes)
+        start = (owner.storage_offset() * owner.element_size() + offset) // self._dtype.itemsize
+        if owner.dtype != self._dtype:
+            owner = torch.empty(0, dtype=self._dtype).set_(owner.untyped_storage())
+        return owner.as_strided(_numbers(self._shape, sizes), _numbers(self._strides, sizes), start)
+
+
+def _owner(result: Any) -> torch.fx.Node:
+    """Return the node that has made the memory of a result, or the argument that it lies in.
+
+    Raises:
+        UnsupportedError: If the result is not a tensor.
+    """
+    found, node = None, result
+    while isinstance(node, torch.fx.Node):
+        value = node.meta.get("example_value")
+        if isinstance(value, torch.Tensor):
+            found, storage = node, _storage(value)
+        elif found is None:
+            break
+        node = next((each for each in node.all_input_nodes if storage in _storages(each)), None)
+    if found is None:
+        found_instead = result.meta.get("example_value") if isinstance(result, torch.fx.Node) else result
+        raise UnsupportedError("a result is not a tensor", where="the graph", found=str(found_instead), hint=_FALLBACK)
+    return found
+
+
+def _storages(node: torch.fx.Node) -> list[int]:
+    value = node.meta.get("example_value")
+    values = value if isinstance(value, (tuple, list)) else [value]
+    return [_storage(each) for each in values if isinstance(each, torch.Tensor)]
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return cast("int", tensor.untyped_storage()._cdata)
+
+
+def _expressions(sizes: Sequence[Any]) -> tuple[Any, ...]:
+    """Return sizes as numbers, or as formulas of SymPy over symbols of TorchDynamo's."""
+    return tuple(each.node.expr if isinstance(each, torch.SymInt) else each for each in sizes)
+
+
+def _numbers(expressions: Sequence[Any], sizes: Mapping[Any, int]) -> tuple[int, ...]:
+    return tuple(each if isinstance(each, int) else int(each.subs(sizes)) for each in expressions)
+
+
+def _symbols(arguments: Sequence[torch.fx.Node]) -> dict[Any, Callable[[Sequence[Any]], int]]:
+    """Return what reads each symbol of TorchDynamo's off the arguments."""
+    found: dict[Any, Callable[[Sequence[Any]], int]] = {}
+    for i, value in enumerate(node.meta["example_value"] for node in arguments):
+        if isinstance(value, torch.Tensor):
+            for axis, (size, stride) in enumerate(zip(value.shape, value.stride(), strict=True)):
+                of_size, of_stride = _expressions([size, stride])
+                found.setdefault(of_size, functools.partial(_size_of, i, axis))
+                found.setdefault(of_stride, functools.partial(_stride_of, i, axis))
+        elif isinstance(value, torch.SymInt):
+            found.setdefault(value.node.expr, operator.itemgetter(i))
+    return {each: at for each, at in found.items() if getattr(each, "is_Symbol", False)}
+
+
+def _size_of(argument: int, axis: int, arguments: Sequence[Any]) -> int:
+    return cast("int", arguments[argument].shape[axis])
+
+
+def _stride_of(argument: int, axis: int, arguments: Sequence[Any]) -> int:
+    return cast("int", arguments[argument].stride(axis))
 
 
 class _Closed(torch.nn.Module):  # type: ignore[misc]  # known to mypy as Any
@@ -236,10 +434,10 @@ class _Closed(torch.nn.Module):  # type: ignore[misc]  # known to mypy as Any
 
     def __init__(
         self, graph: torch.fx.GraphModule, tensors: Sequence[int], fixed: Mapping[int, torch.Tensor],
-        sizes: Mapping[int, tuple[int, int]], none: Sequence[int], written: Sequence[int],
+        sizes: Mapping[int, tuple[int, int]], written: Sequence[int],
     ) -> None:  # fmt: skip
         super().__init__()
-        self._inner, self._places, self._sizes, self._none = graph, [*tensors], dict(sizes), frozenset(none)
+        self._inner, self._places, self._sizes = graph, [*tensors], dict(sizes)
         for index, tensor in fixed.items():
             self.register_buffer(f"fixed{index}", tensor, persistent=False)
         self._fixed, self._written = [*fixed], [*written]
@@ -251,7 +449,7 @@ class _Closed(torch.nn.Module):  # type: ignore[misc]  # known to mypy as Any
         arguments |= {i: arguments[source].shape[axis] for i, (source, axis) in self._sizes.items()}
         arguments |= {i: arguments[i].clone() for i in self._written}
         results = self._inner(*[arguments[i] for i in range(len(arguments))])
-        return (*(r for i, r in enumerate(results) if i not in self._none), *(arguments[i] for i in self._written))
+        return (*results, *(arguments[i] for i in self._written))
 
 
 def _kind(node: torch.fx.Node, value: Any) -> str:
@@ -272,24 +470,58 @@ def _kind(node: torch.fx.Node, value: Any) -> str:
     )  # fmt: skip
 
 
-def _places_of_none(graph: torch.fx.GraphModule) -> list[int]:
-    """Return which results of a graph are None; all others must be tensors."""
-    (results,) = next(node for node in graph.graph.nodes if node.op == "output").args
-    for result in results:
-        value = result.meta.get("example_value") if isinstance(result, torch.fx.Node) else result
-        if value is not None and not isinstance(value, torch.Tensor):
-            raise UnsupportedError("a result is not a tensor", where="the graph", found=str(value), hint=_FALLBACK)
-    return [i for i, result in enumerate(results) if result is None]
-
-
 def _dynamic(value: torch.Tensor) -> dict[int, Any]:
     """Return the dimensions of an argument that TorchDynamo has found to change."""
     return {axis: torch.export.Dim.AUTO for axis, dim in enumerate(value.shape) if isinstance(dim, torch.SymInt)}
 
 
-def _version(tensor: torch.Tensor) -> int:
-    """Return a number that changes where a tensor is written to; tensors of inference mode do not count."""
-    return -1 if tensor.is_inference() else tensor._version
+def _refuse_effects(program: torch.export.ExportedProgram) -> None:
+    """Refuse what a captured graph does beside computing results and writing elements.
+
+    Raises:
+        UnsupportedError: If it takes random numbers, which are those of PyTorch's generator, or changes the shape of
+            an argument.
+    """
+    for node in program.graph.nodes:
+        tags = node.target.tags if isinstance(node.target, torch._ops.OpOverload) else ()
+        chance = (_argument(node, name) for name in ("train", "training", "dropout", "dropout_p", "p"))
+        if torch.Tag.nondeterministic_seeded in tags and all(each is None or each for each in chance):
+            raise UnsupportedError(
+                "random numbers of PyTorch's generator", where="torch.compile", found=str(node.target),
+                hint=f"Call model.eval(), if it is a dropout. {_FALLBACK}",
+            )  # fmt: skip
+        if torch.Tag.inplace_view in tags and _root(node).op == "placeholder":
+            raise UnsupportedError(
+                "the shape of an argument is changed in place", where="torch.compile", found=str(node.target),
+                hint=_FALLBACK,
+            )  # fmt: skip
+
+
+def _refuse_training(program: torch.export.ExportedProgram) -> None:
+    """Refuse normalisations that renew their running statistics, which the schemas of operators do not tell.
+
+    Raises:
+        UnsupportedError: If there is one.
+    """
+    for node in program.graph.nodes:
+        renews = _argument(node, "training") or _argument(node, "use_input_stats")
+        if renews and _argument(node, "running_mean") is not None:
+            raise UnsupportedError(
+                "a normalisation in training mode renews its running statistics", where="torch.export",
+                found=str(node.target), hint=f"Call model.eval(). {_FALLBACK}",
+            )  # fmt: skip
+
+
+def _argument(node: torch.fx.Node, name: str) -> Any:
+    """Return an argument of an operator by its name in the schema; None if it has none."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return None
+    places = [argument.name for argument in node.target._schema.arguments]
+    if name not in places:
+        return None
+    place = places.index(name)
+    default = node.target._schema.arguments[place].default_value
+    return node.args[place] if place < len(node.args) else node.kwargs.get(name, default)
 
 
 def _pure(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -385,6 +617,7 @@ def _exported(
 
 def _to_onnx(program: torch.export.ExportedProgram, dynamic_shapes: Any = None) -> Any:
     """Return an exported program as an ONNX model, whose sizes have the names that ``dynamic_shapes`` gives."""
+    _refuse_training(program)
     try:
         with _quiet():
             made = torch.onnx.export(program, (), dynamo=True, verbose=False, dynamic_shapes=dynamic_shapes)
