@@ -14,7 +14,7 @@ from tinycomp.runtime.native.executor import NativeProgram
 from tinycomp.runtime.native.program import Array
 from tinycomp.runtime.plan import Plan, run_step
 from tinycomp.runtime.regions import NativeRegion
-from tinycomp.runtime.spec import TensorSpec, check_results, misfit
+from tinycomp.runtime.spec import TensorSpec, check_results, misfit, refuse_masked
 
 
 def direct_program(plan: Plan) -> NativeProgram | None:
@@ -273,6 +273,7 @@ def check_bindable(spec: TensorSpec, value: Any, kind: str) -> None:
     """
     if spec.numpy_dtype is None or not isinstance(value, np.ndarray):
         raise misfit(spec, "only arrays can be bound", type(value).__name__, kind=kind)
+    refuse_masked(spec, value, kind)
     if value.dtype != spec.numpy_dtype or not spec.admits(value.shape):
         raise misfit(spec, "does not fit", f"{value.dtype.str} with shape {value.shape}", kind=kind)
     flags = value.flags

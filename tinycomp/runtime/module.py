@@ -255,7 +255,7 @@ class Module:
         for spec, value in zip(specs, arrays, strict=True):
             check_bindable(spec, value, "input")
         self._check_sizes(arrays)
-        return bind_plan(self._parts.plan, arrays, _in_order(self._names, outputs))
+        return bind_plan(self._parts.plan, [*map(np.asarray, arrays)], _in_order(self._names, outputs))
 
     def report(self) -> Report:
         """Return the report: where every node runs, and why; after :meth:`profile` with times, for its sizes."""
@@ -482,7 +482,7 @@ def as_arguments(feeds: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
     """Return inputs that are given by name, in order, or as the only one, as arguments in order and by name."""
     if isinstance(feeds, Mapping):
         return (), feeds
-    if isinstance(feeds, np.ndarray) or hasattr(feeds, "__dlpack__"):  # also tensors of other libraries, and buffers
+    if isinstance(feeds, (np.ndarray, memoryview)) or hasattr(feeds, "__dlpack__"):  # also tensors of other libraries
         return (feeds,), {}
     return tuple(feeds), {}
 

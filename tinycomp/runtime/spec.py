@@ -136,7 +136,7 @@ def check_feed(spec: TensorSpec, value: Any) -> Any:
     dtype = spec.numpy_dtype
     if dtype is None:
         return _check_holder(spec, value)
-    array = value if isinstance(value, np.ndarray) else _as_array(spec, value, dtype)
+    array = value if type(value) is np.ndarray else _as_array(spec, value, dtype)
     if array.dtype != dtype:
         array = _native(spec, array, dtype)
     if array.shape != spec.shape and not spec.admits(array.shape):
@@ -200,6 +200,7 @@ def departure(spec: TensorSpec, result: Any) -> tuple[TensorSpec, str] | None:
 def _as_array(spec: TensorSpec, value: Any, dtype: np.dtype) -> np.ndarray:
     """Return an array: those of other libraries keep their dtype, plain Python values and lists take the input's."""
     found, kind = type(value).__name__, dtype.kind
+    refuse_masked(spec, value)
     if isinstance(value, Mapping):
         raise misfit(spec, _UNREADABLE, found, "Pass inputs by name as module.run(feeds), or as module(**feeds).")
     plain = isinstance(value, (int, float, bool, str, list, tuple))
@@ -216,6 +217,16 @@ def _as_array(spec: TensorSpec, value: Any, dtype: np.dtype) -> np.ndarray:
     if array.dtype.kind == "O" != kind:
         raise misfit(spec, _UNREADABLE, found, "Pass a numpy array.")
     return array
+
+
+def refuse_masked(spec: TensorSpec, value: Any, kind: str = "input") -> None:
+    """Refuse an array with masked elements, as what is behind them is no value.
+
+    Raises:
+        FeedError: If it is one.
+    """
+    if isinstance(value, np.ndarray) and np.any(getattr(value, "mask", False)):
+        raise misfit(spec, "elements are masked", type(value).__name__, "Fill them: array.filled(0).", kind)
 
 
 def misfit(spec: TensorSpec, problem: str, found: str, hint: str = "", kind: str = "input") -> FeedError:
