@@ -15,12 +15,15 @@ import pytest
 import tinycomp
 
 PACKAGE = Path(tinycomp.__file__).parent
-BASE = frozenset({"console", "dataclass", "errors", "index", "lazy", "memory", "remark", "symbolic", "version"})
+BASE = frozenset(
+    {"arguments", "console", "dataclass", "errors", "index", "lazy", "memory", "remark", "symbolic", "version"}
+)
 OPS = BASE | {"ir", "ops"}
 PASSES = OPS | {"rewrite", "analysis", "target", "passes", "frontend"}
 COMPILING = PASSES | {"runtime", "targets", "checking", "driver"}
 
 SEES: dict[str, frozenset[str]] = {
+    "arguments": frozenset({"errors"}),
     "console": frozenset({"console", "errors"}),
     "dataclass": frozenset(),
     "errors": frozenset({"dataclass", "errors"}),
@@ -51,7 +54,7 @@ SEES: dict[str, frozenset[str]] = {
     "checking": PASSES | {"runtime", "driver.lowering", "checking"},
     "export_c": BASE | {"runtime", "checking", "export_c"},
     "quantization": COMPILING | {"quantization"},
-    "generation": frozenset({"dataclass", "errors", "runtime", "generation"}),
+    "generation": frozenset({"arguments", "dataclass", "errors", "runtime", "generation"}),
     "backend": COMPILING | {"backend"},
     "pytorch": COMPILING | {"pytorch"},
     "scoring": COMPILING | {"scoring"},

@@ -34,6 +34,19 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
+def _cut(text: str, most: int = 4000) -> str:
+    """Return a text, or the beginning of a long one."""
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def shown(value: object) -> str:
+    """Return a value as it was found, for messages; of a long one the beginning."""
+    try:
+        return _cut(repr(value), 200)
+    except Exception:  # of the caller's class, of many digits, or deep
+        return f"a {type(value).__name__}"
+
+
 class TinycompError(Exception):
     """Base of all tinycomp errors.
 
@@ -49,9 +62,9 @@ class TinycompError(Exception):
     def __init__(
         self, message: str, *, where: str = "", expected: str = "", found: str = "", hint: str = "", snippet: str = ""
     ) -> None:
-        where = visible(where)
+        where = _cut(visible(where))
         message, expected, found, hint, snippet = (
-            visible(part, lines=True) for part in (message, expected, found, hint, snippet)
+            _cut(visible(part, lines=True)) for part in (message, expected, found, hint, snippet)
         )
         self.message = message
         self.where = where
@@ -202,7 +215,7 @@ class ArtifactError(TinycompError, ValueError):
     """A saved module is damaged, was made by another version, or is not a saved module."""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: object, known: Iterable[str]) -> str:
     """Return ``'Did you mean "x"?'`` for the known name nearest to ``name``, or an empty text.
 
     >>> did_you_mean("Rleu", ["Conv", "Relu"])
@@ -212,6 +225,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     from difflib import get_close_matches  # imported here: few programs need it
 
-    names = list(known)
+    if not isinstance(name, str):
+        return ""  # such as the key of a caller's dict
+    names = [each for each in known if isinstance(each, str)]
     close = [n for n in names if n.lower() == name.lower()] or get_close_matches(name, names, n=1)
     return f'Did you mean "{close[0]}"?' if close else ""

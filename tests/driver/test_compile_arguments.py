@@ -62,7 +62,11 @@ def test_shapes_make_one_plan_for_one_size():
             "not a number of threads; expected a whole number from 1 to 1024; found 0",
         ),
         ({"threads": 1025}, TargetError, "found 1025"),
-        ({"threads": "2"}, TargetError, "found '2'"),
+        (
+            {"threads": "2"},
+            OptionError,
+            "threads: the option does not take this value; expected int or None; found '2'",
+        ),
         ({"passes": "simplfy"}, PatternError, 'there is no pass "simplfy". Did you mean "simplify"?'),
         (
             {"passes": [3]},

@@ -12,6 +12,7 @@ NAMES = (
     "inference",
     "declarations",
     "partitioner",
+    "api",
     "artifact",
     "meaning",
     "differential",

@@ -32,6 +32,7 @@ COUNTS = {
     "importer": 40,
     "inference": 200,
     "partitioner": 25,
+    "api": 150,
     "artifact": 40,
     "meaning": 250,
     "differential": 40,

@@ -138,7 +138,10 @@ def test_a_full_cache_is_an_error_after_the_last_token_that_fits(expected):
         ({"tokens": [1, -2]}, "tokens: not tokens; expected ids from 0 on, at least one; found -2"),
         ({"tokens": ["one"]}, "tokens: not tokens; expected whole numbers; found 'str' object"),
         ({"stop": [[]]}, "tokens: not tokens; expected ids from 0 on, at least one; found none"),
-        ({"max_new_tokens": -1}, "max_new_tokens cannot have this value; expected 0 or more; found -1"),
+        (
+            {"max_new_tokens": -1},
+            "max_new_tokens: the option does not take this value; expected int, 0 or more; found -1",
+        ),
         (
             {"temperature": -1.0},
             "temperature: temperature cannot have this value; expected a number from 0 on; found -1.0",

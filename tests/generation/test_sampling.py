@@ -90,7 +90,7 @@ def test_logits_have_to_be_numbers(logits, found):
     [
         (
             {"temperature": np.nan},
-            "temperature: temperature cannot have this value; expected a number from 0 on; found nan",
+            "temperature: the option does not take this value; expected float; found nan",
         ),
         ({"top_k": 0}, "top_k: top_k cannot have this value; expected a whole number from 1 on, or None; found 0"),
         ({"top_p": 1.5}, "top_p: top_p cannot have this value; expected a number above 0, up to 1, or None; found 1.5"),

@@ -213,7 +213,7 @@ def test_a_trace_holds_every_call_with_its_nodes_end_to_end(convolution: Module,
 @pytest.mark.parametrize("runs", [0, -1, 1.5])
 def test_a_profile_needs_runs(convolution: Module, runs: int):
     with pytest.raises(
-        OptionError, match=f"runs: nothing would be measured; expected a number from 1 on; found {runs}"
+        OptionError, match=f"runs: the option does not take this value; expected int, 1 or more; found {runs}"
     ):
         convolution.profile(IMAGE, runs=runs)
 

@@ -197,7 +197,12 @@ def test_what_cannot_be_scored_is_refused_before_anything_is_written(tmp_path: P
     refused('there is no column "prob"; expected one of id, image, probabil', FeedError, path, keep=["prob"])
     refused("the file is given twice", FeedError, path, files=[path, tmp_path])
     refused('there is no such file.*Did you mean "d.parquet"', FeedError, path, files=tmp_path / "e.parquet")
-    refused("workers: not a number of them; expected 1 or more; found 0", OptionError, path, workers=0)
+    refused(
+        "workers: the option does not take this value; expected int or None, 1 or more; found 0",
+        OptionError,
+        path,
+        workers=0,
+    )
     (tmp_path / "text").mkdir()
     refused("there are no Parquet files in this folder", FeedError, path, files=tmp_path / "text")
     (tmp_path / "text" / "t.parquet").write_text("text")

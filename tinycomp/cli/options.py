@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import typing
 from argparse import Action, ArgumentParser, ArgumentTypeError, Namespace, _ArgumentGroup
@@ -191,6 +192,14 @@ def natural(text: str) -> int:
     if not text.isdecimal():
         raise ArgumentTypeError(f"expected a whole number, 0 or above, found {text}")
     return int(text)
+
+
+def amount(text: str) -> float:
+    """Read a finite number from 0 on, for argparse."""
+    value = float(text)
+    if not 0 <= value < math.inf:
+        raise ArgumentTypeError(f"expected a number from 0 on, found {text}")
+    return value
 
 
 def positive(text: str) -> int:

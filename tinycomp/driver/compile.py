@@ -10,7 +10,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tinycomp.driver.keywords import checking_keywords
+from tinycomp.arguments import checked
+from tinycomp.driver.keywords import taking_deprecated
 from tinycomp.lazy import LazyModule
 from tinycomp.memory.interpreter import importing
 
@@ -31,7 +32,8 @@ else:
     compiler, module_cache = LazyModule("tinycomp.driver.compiler"), LazyModule("tinycomp.driver.module_cache")
 
 
-@checking_keywords
+@taking_deprecated
+@checked("options")
 def compile(  # noqa: A001 - the public name
     model: Model,
     target: AnyTarget | Sequence[AnyTarget] = "c",

@@ -31,7 +31,7 @@ from tinycomp.driver.models import (
 )
 from tinycomp.driver.pipeline import Observer, Pipeline, optimisation_passes, parse_passes, partitioning_passes
 from tinycomp.driver.targets import AnyTarget, in_precision, resolve_targets, steered
-from tinycomp.errors import OptionError, did_you_mean
+from tinycomp.errors import OptionError, did_you_mean, shown
 from tinycomp.frontend import ModelSource, Shapes
 from tinycomp.ir.graph import Graph
 from tinycomp.memory.budget import check_positive, limited
@@ -411,11 +411,11 @@ def _check_precision(precision: str | None, passes: object) -> None:
     known = typing.get_args(Precision)
     if precision is None:
         return
-    if precision not in known:
-        hint = did_you_mean(str(precision), known)
+    if not isinstance(precision, str) or precision not in known:
+        hint = did_you_mean(precision, known)
         raise OptionError(
             "unknown precision", where="precision", expected=f"one of {', '.join(known)}",
-            found=repr(precision), hint=hint,
+            found=shown(precision), hint=hint,
         )  # fmt: skip
     if precision != "f32" and passes is not None:
         raise OptionError(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tinycomp.errors import OptionError, did_you_mean
+from tinycomp.errors import OptionError, did_you_mean, shown
 from tinycomp.lazy import LazyModule
 from tinycomp.target import Target
 
@@ -110,7 +110,7 @@ def _listed(picks: Picks, where: str) -> Sequence[int | Device]:
             return tuple(listed)
     raise OptionError(
         "not a choice of devices", where=where, expected="a number of them from 1 on, or different indices or devices",
-        found=repr(picks),
+        found=shown(picks),
     )  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def _policies(faults: Faults) -> dict[str, FaultPolicy]:
     ):
         raise OptionError(
             "not a policy for faults", where="faults",
-            expected="a FaultPolicy, or a dict of them by region, node or target", found=repr(faults),
+            expected="a FaultPolicy, or a dict of them by region, node or target", found=shown(faults),
         )  # fmt: skip
     return dict(named)
 

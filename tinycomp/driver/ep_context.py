@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tinycomp.arguments import checked
 from tinycomp.errors import UnsupportedError
 from tinycomp.frontend import export_model
 from tinycomp.ir.graph import Graph, Node, Value
@@ -30,6 +31,7 @@ OP = "EPContext"
 _Key = tuple[str, tuple[tuple[Any, ...], ...]]
 
 
+@checked()
 def export_ep_context(
     module: Module,
     path: str | os.PathLike[str],

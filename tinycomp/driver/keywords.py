@@ -1,32 +1,23 @@
-"""Keyword arguments of :func:`tinycomp.compile`: hints for misspelled ones, and a bridge for deprecated ones."""
+"""Keyword arguments of :func:`tinycomp.compile`: a bridge for deprecated ones."""
 
 from __future__ import annotations
 
 import functools
-import inspect
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
-from tinycomp.errors import OptionError, TinycompWarning, did_you_mean
+from tinycomp.errors import TinycompWarning
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def checking_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Make a function suggest a name for an unknown keyword, and accept the deprecated ones."""
-    known = [p.name for p in inspect.signature(function).parameters.values()]
+def taking_deprecated(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Make a function accept the deprecated keywords."""
 
     @functools.wraps(function)
     def call(*args: _P.args, **options: _P.kwargs) -> _R:
-        for name in options:
-            if name not in (*known, *_DEPRECATED):
-                raise OptionError(
-                    f'{function.__name__} has no option "{name}"',
-                    expected=f"one of {', '.join(known)}",
-                    hint=did_you_mean(name, known),
-                )
         moved = {name: options.pop(name) for name in _DEPRECATED if name in options}
         if moved:
             target = args[1] if len(args) > 1 else options.get("target", "c")

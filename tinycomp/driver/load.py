@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tinycomp.arguments import checked
 from tinycomp.errors import ArtifactError, ModelError, OptionError
 from tinycomp.memory.constants import is_large, spilled
 from tinycomp.memory.interpreter import compiling
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tinycomp.target import Target
 
 
+@checked(least={"threads": 1})
 def load(
     source: str | os.PathLike[str] | bytes,
     *,
@@ -96,6 +98,10 @@ def load_mapped(
         module = restore(archive, data, targets, threads, load, trusted=trusted, devices=devices, faults=faults)
     elif devices is not None:
         raise OptionError("no region of the module runs on a device", where="devices", hint="Leave it out.")
+    elif faults is not None:
+        from tinycomp.driver.devices import DeviceOptions
+
+        DeviceOptions.read(None, faults, ())
     try:
         for mapping in mappings_of([data]):
             mapping.check()

@@ -52,7 +52,7 @@ def graph_of(source: ModelSource | Graph, shapes: Shapes | None) -> Graph:
         _own_arrays(graph)
         use_records(graph)
         name_outputs_apart(graph)
-        if shapes:
+        if shapes is not None:
             _give_shapes(graph, shapes)
     else:
         graph = source.graph(shapes)

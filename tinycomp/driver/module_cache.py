@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinycomp.driver.load import load_mapped
-from tinycomp.errors import ArtifactError, ModelError, OptionError, TargetError, TinycompError, TinycompWarning
+from tinycomp.errors import ArtifactError, ModelError, OptionError, TargetError, TinycompError, TinycompWarning, shown
 from tinycomp.lazy import LazyModule
 from tinycomp.memory.budget import check_positive, limited
 from tinycomp.memory.interpreter import compiling, importing
@@ -112,7 +112,7 @@ def _store(cache: object) -> ModuleCache:
     if isinstance(cache, (str, os.PathLike)) and os.fspath(cache):
         return ModuleCache(Path(os.fsdecode(cache)).absolute())
     raise OptionError(
-        "not a cache", where="compile, cache", expected="True, None, or the path of a folder", found=repr(cache)
+        "not a cache", where="compile, cache", expected="True, None, or the path of a folder", found=shown(cache)
     )
 
 

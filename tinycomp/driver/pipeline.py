@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import tinycomp.passes
-from tinycomp.errors import PatternError, TinycompError, did_you_mean
+from tinycomp.arguments import checked, fits
+from tinycomp.errors import PatternError, TinycompError, did_you_mean, shown
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.verify import verify
 from tinycomp.lazy import LazyModule
@@ -36,7 +37,7 @@ from tinycomp.passes.partition_graph import PartitionGraph
 from tinycomp.passes.simplify import Simplify
 from tinycomp.passes.widen_half import WidenHalf
 from tinycomp.target import Policy, Target, find
-from tinycomp.target.options import fits, readings_of
+from tinycomp.target.options import readings_of
 
 if TYPE_CHECKING:
     from tinycomp.passes import assign_border_layouts, check_quantization, keep_forms, legalize, place_by_cost
@@ -89,11 +90,12 @@ class Pipeline:
         0
     """
 
+    @checked("passes", error=PatternError)
     def __init__(self, passes: Iterable[Pass], *, check: bool = False, observers: Sequence[Observer] = ()) -> None:
-        self.passes = tuple(passes)
+        self.passes: tuple[Any, ...] = tuple(passes) if fits(passes, Iterable) else (passes,)
         for each in self.passes:
             if not isinstance(each, Pass):
-                raise PatternError("not a pass", expected="a list of passes", found=repr(each), hint=_AS_TEXT)
+                raise PatternError("not a pass", expected="a list of passes", found=shown(each), hint=_AS_TEXT)
         self.check = check
         self.observers = tuple(observers)
         self.timings: list[Timing] = []

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tinycomp.errors import OptionError, TargetError, did_you_mean
+from tinycomp.arguments import fits
+from tinycomp.errors import OptionError, TargetError, did_you_mean, shown
 from tinycomp.target import Placement, Policy, Target, find_all
-from tinycomp.target.options import declared, fits
+from tinycomp.target.options import declared
 from tinycomp.target.placement import HOST, Which
 
 AnyTarget = str | Target
@@ -28,16 +29,16 @@ def resolve_targets(
         OptionError: If options are given for another target, or a target does not have them.
     """
     wanted = list(target) if isinstance(target, Sequence) and not isinstance(target, str) else [target]
-    if HOST in wanted and len(wanted) > 1:
+    if any(isinstance(each, str) and each == HOST for each in wanted) and len(wanted) > 1:
         raise TargetError(
             f'"{HOST}" means no target at all', expected=f'"{HOST}" alone, or targets without it',
             found=", ".join(map(str, wanted)),
             hint="Leave it out: nodes that no target takes run on the host anyway.",
         )  # fmt: skip
-    targets = find_all(t for t in wanted if t != HOST)
+    targets = find_all(t for t in wanted if not (isinstance(t, str) and t == HOST))
     for each in targets:
         if not isinstance(each, Target):
-            raise TargetError("not a target", expected="a name or a tinycomp.Target", found=repr(each))
+            raise TargetError("not a target", expected="a name or a tinycomp.Target", found=shown(each))
     names = [t.name for t in targets]
     if len(set(names)) != len(names):
         raise TargetError("two targets share a name", found=", ".join(names), hint="List every target once.")
@@ -52,7 +53,7 @@ def _with_options(targets: Sequence[Target], options: Mapping[str, Any]) -> Iter
     if not isinstance(options, Mapping):
         raise OptionError(
             "options are given by target", where="options", expected='a dict such as {"c": {"winograd": False}}',
-            found=repr(options),
+            found=shown(options),
         )  # fmt: skip
     for name in options:
         if name not in names:
@@ -68,7 +69,7 @@ def _with_options(targets: Sequence[Target], options: Mapping[str, Any]) -> Iter
         if not isinstance(values, Mapping):
             raise OptionError(
                 "not a dict of options", where=f"target {target.name}", expected="a dict of options by name",
-                found=repr(values),
+                found=shown(values),
             )  # fmt: skip
         yield target.with_options(**values) if values else target
 
@@ -99,10 +100,10 @@ def steered(
                 expected=f"policies for {', '.join((*names, ALL))}", hint=did_you_mean(str(name), names),
             )  # fmt: skip
         if not isinstance(each, Policy):
-            raise OptionError("not a policy", where=f"policy, {name}", expected="a Policy", found=repr(each))
+            raise OptionError("not a policy", where=f"policy, {name}", expected="a Policy", found=shown(each))
     if common is not None and not isinstance(common, Policy):
         raise OptionError(
-            "not a policy", where="policy", expected="a Policy, or a dict of policies by target", found=repr(common)
+            "not a policy", where="policy", expected="a Policy, or a dict of policies by target", found=shown(common)
         )
     placement = Placement() if place is None else Placement.read(place, names)
     return tuple(t.under(own.get(t.name), placement) for t in targets) if own or place else tuple(targets), common

@@ -26,6 +26,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from tinycomp.arguments import checked
 from tinycomp.console import SafeConsole
 from tinycomp.driver.compiler import Compiler
 from tinycomp.driver.models import Model, load_graph
@@ -67,6 +68,7 @@ class Tuned:
     seconds: float
 
 
+@checked("model", "shapes")
 def tune(
     model: Model,
     log: str | os.PathLike[str] | TuningLog = "tuning.jsonl",
@@ -117,7 +119,7 @@ def tune(
 
 
 def _opened(path: Path) -> TuningLog:
-    return TuningLog.read(path) if path.exists() else TuningLog(path=path)
+    return TuningLog.read(path) if os.path.exists(path) else TuningLog(path=path)  # noqa: PTH110 - takes any name
 
 
 def _programs(model: Model, shapes: Shapes | None, pool: Pool) -> list[Program]:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
+from tinycomp.arguments import checked
 from tinycomp.checking import random_feeds
 from tinycomp.errors import ExecutionError, FeedError, MemoryLimitError, UnsupportedError
 from tinycomp.export_c import text
@@ -22,7 +23,7 @@ from tinycomp.export_c.sources import files_of, headers_of
 from tinycomp.export_c.variants import definitions_of
 from tinycomp.runtime.files import make_folder, write_files
 from tinycomp.runtime.module import Module
-from tinycomp.runtime.spec import TensorSpec, bind_symbols
+from tinycomp.runtime.spec import TensorSpec, bind_symbols, check_feed, order_feeds
 
 Array = np.ndarray[Any, Any]
 Weights = Literal["array", "binary", "pointer"]
@@ -95,6 +96,7 @@ class Project:
         }
 
 
+@checked(least={"seed": 0})
 def to_c(
     module: Module, cpu: str = "generic", *, name: str = "model", feeds: Sequence[Array] | None = None, seed: int = 0,
     weights: Weights = "array",
@@ -117,13 +119,6 @@ def to_c(
     if not (name.isidentifier() and name.isascii() and name.islower()):
         raise UnsupportedError(
             "not a name for a project", where="name", expected="an identifier in lower case", found=name
-        )
-    if weights not in get_args(Weights):
-        raise UnsupportedError(
-            "weights cannot be held so",
-            where="weights",
-            expected=f"one of {', '.join(get_args(Weights))}",
-            found=weights,
         )
     processor = processor_named(cpu)
     calls = calls_of(module, processor)
@@ -154,6 +149,7 @@ def to_c(
     return Project(files, name, processor, calls.memory, len(calls.weights), calls.kernels, binaries, flags)
 
 
+@checked(least={"nbytes": 0})
 def to_c_within(build: Callable[[int | str], Module], nbytes: int, cpu: str = "generic", **options: Any) -> Project:
     """Turn a model into a project whose runs take so many bytes of memory at most, in as few calls as is found.
 
@@ -205,7 +201,8 @@ def _cases(
 ) -> list[text.Case]:
     """Return the runs of a project's test: on the inputs given, or on random ones of some sizes."""
     if feeds is not None:
-        arrays = [np.asarray(feed) for feed in feeds]
+        ordered = order_feeds(module.plan.inputs, feeds, {}, {})
+        arrays = [check_feed(spec, feed) for spec, feed in zip(module.plan.inputs, ordered, strict=True)]
         bound = bind_symbols(module.plan.inputs, arrays)
         return [_case(module, {name: bound[name] for name in sizes}, arrays)]
     cases, failed = [], None

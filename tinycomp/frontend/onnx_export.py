@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import onnx
 from onnx import defs, helper
 
+from tinycomp.arguments import checked
 from tinycomp.errors import ModelError, UnsupportedError
 from tinycomp.frontend.extension import is_extension_call
 from tinycomp.frontend.inlining import without_calls
@@ -38,6 +39,7 @@ _OLDEST_IR = 8
 _IR_WITH_METADATA = 10
 
 
+@checked("graph")
 def export_model(graph: Graph, *, model_name: str | None = None, functions: bool = True) -> onnx.ModelProto:
     """Return a graph as an ONNX model.
 

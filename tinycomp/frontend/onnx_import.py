@@ -121,7 +121,7 @@ class ModelSource:
         """Return the model as a typed graph; see :func:`import_model`."""
         loaded, proto = self.loaded, self.loaded.proto
         declared = {entry.name: type_from_proto(entry.type) for entry in proto.graph.input}
-        overrides = checked_shapes(declared, shapes or {}, loaded.where)
+        overrides = checked_shapes(declared, {} if shapes is None else shapes, loaded.where)
         context = Context(
             ir_version=proto.ir_version,
             opsets=opset_imports(proto, loaded.where, proto.ir_version),

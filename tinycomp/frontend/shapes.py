@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from tinycomp.errors import ModelError, did_you_mean
+from tinycomp.errors import ModelError, did_you_mean, shown
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.proto import dimension_name
 from tinycomp.ir.types import Dim, TensorType, Type
@@ -42,7 +42,9 @@ def checked_shapes(declared: Mapping[str, Type], shapes: Shapes, where: str) -> 
 def _check_by_name(declared: Mapping[str, Type], shapes: object) -> None:
     if not isinstance(shapes, Mapping):
         example = next((f'{{"{name}": {_example(type_)}}}' for name, type_ in declared.items()), "{}")
-        raise ModelError("not shapes by name", where="shapes", expected=f"a dict such as {example}", found=repr(shapes))
+        raise ModelError(
+            "not shapes by name", where="shapes", expected=f"a dict such as {example}", found=shown(shapes)
+        )
 
 
 def _example(type_: Type) -> tuple[int, ...]:
@@ -67,7 +69,7 @@ def _checked_shape(name: str, type_: TensorType, shape: Sequence[Given]) -> tupl
                 "a dimension of the given shape is not valid",
                 where=f'input "{name}"',
                 expected="a size of at least 0, a symbol, None, (least, most) or (symbol, least, most)",
-                found=repr(dim),
+                found=shown(dim),
             )
     return dims
 
@@ -88,7 +90,7 @@ def _unbounded(name: str, dim: Given, declared: Dim) -> Dim:
     if not sound or not (symbol is None or isinstance(symbol, str)):
         raise ModelError(
             "not the bounds of a dimension", where=f'input "{name}"',
-            expected="(least, most) or (symbol, least, most), of at least 0", found=repr(dim),
+            expected="(least, most) or (symbol, least, most), of at least 0", found=shown(dim),
         )  # fmt: skip
     return symbol
 

@@ -8,14 +8,17 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from tinycomp.errors import GenerationError
+from tinycomp.arguments import checked
+from tinycomp.errors import GenerationError, shown
 from tinycomp.generation.decoder import Config, Decoder, Runnable, read_config
 from tinycomp.generation.sampling import Sampler
 
+_LARGEST = 2**31 - 1
 _PIECE = 512
 """How many tokens are scored per run: the logits of all would need a lot of memory."""
 
 
+@checked("tokens", error=GenerationError, least={"max_new_tokens": 0})
 def generate(
     module: Runnable,
     tokens: Iterable[int],
@@ -60,13 +63,6 @@ def generate(
         ...     print(token)
     """
     prompt = _checked(tokens)
-    if max_new_tokens < 0:
-        raise GenerationError(
-            "max_new_tokens cannot have this value",
-            where="max_new_tokens",
-            expected="0 or more",
-            found=str(max_new_tokens),
-        )
     sampler = Sampler(temperature, top_k, top_p, seed)
     decoder = Decoder(module, capacity=len(prompt) + max_new_tokens, config=config)
     stops = [*_stops(stop), *_stops(read_config(config).get("eos_token_id", ()))]
@@ -91,6 +87,7 @@ def _generated(
             return
 
 
+@checked("tokens", error=GenerationError, least={"window": 1})
 def perplexity(
     module: Runnable, tokens: Iterable[int], *, window: int | None = None, config: Config | None = None
 ) -> float:
@@ -130,6 +127,11 @@ def _surprise(logits: np.ndarray, targets: np.ndarray) -> float:
             "the model returns only the last logits", where="logits", expected=f"logits of {len(targets)} tokens",
             found=str(len(logits)), hint="Export it so that it returns the logits of all tokens.",
         )  # fmt: skip
+    if targets.max() >= logits.shape[1]:
+        raise GenerationError(
+            "not tokens of the model", where="tokens", expected=f"ids below {logits.shape[1]}",
+            found=str(targets.max()), hint="A tokenizer turns a text into ids.",
+        )  # fmt: skip
     shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
     lost = np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(targets)), targets]
     if not np.isfinite(lost).all():
@@ -142,9 +144,10 @@ def _checked(tokens: Iterable[int]) -> list[int]:
         ids = [operator.index(token) for token in tokens]
     except TypeError as error:
         raise GenerationError("not tokens", where="tokens", expected="whole numbers", found=str(error)) from error
-    if not ids or min(ids) < 0:
+    if not ids or min(ids) < 0 or max(ids) > _LARGEST:
+        wrong = next((shown(token) for token in ids if not 0 <= token <= _LARGEST), "none")
         raise GenerationError(
-            "not tokens", where="tokens", expected="ids from 0 on, at least one", found=str(min(ids, default="none")),
+            "not tokens", where="tokens", expected="ids from 0 on, at least one", found=wrong,
             hint="A tokenizer turns a text into ids.",
         )  # fmt: skip
     return ids

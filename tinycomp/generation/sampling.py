@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tinycomp.errors import GenerationError
+from tinycomp.arguments import checked_fields
+from tinycomp.errors import GenerationError, shown
 
 
+@checked_fields(GenerationError)
 @dataclass(frozen=True)
 class Sampler:
     """How to choose a token.
@@ -86,4 +88,4 @@ class Sampler:
 
 
 def _wrong(name: str, expected: str, value: object) -> GenerationError:
-    return GenerationError(f"{name} cannot have this value", where=name, expected=expected, found=repr(value))
+    return GenerationError(f"{name} cannot have this value", where=name, expected=expected, found=shown(value))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
 
-from tinycomp.errors import ExecutionError, MemoryLimitError, OptionError, TinycompError
+from tinycomp.errors import ExecutionError, MemoryLimitError, OptionError, TinycompError, shown
 from tinycomp.memory import system
 from tinycomp.memory.locks import Lock
 
@@ -41,6 +41,8 @@ class Limits:
 
 
 _UNLIMITED = Limits()
+_LASTING = 1e9
+"""Seconds that no run takes."""
 _CGROUP_FILES = (
     ("memory.max", "memory.current"),
     ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
@@ -56,7 +58,7 @@ def limited(memory: int | None = None, timeout: float | None = None) -> Iterator
         TinycompError: If a limit is not a number above 0.
     """
     check_positive("timeout", timeout, "seconds")
-    deadline = None if timeout is None else time.monotonic() + timeout
+    deadline = None if timeout is None else time.monotonic() + min(timeout, _LASTING)
     token = _current.set(Limits(memory, deadline, timeout))
     try:
         yield
@@ -72,7 +74,7 @@ def check_positive(name: str, value: float | None, unit: str) -> None:
     """
     if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0):
         return
-    raise OptionError("not a limit", where=name, expected=f"{unit}, a number above 0, or None", found=repr(value))
+    raise OptionError("not a limit", where=name, expected=f"{unit}, a number above 0, or None", found=shown(value))
 
 
 def current() -> Limits:

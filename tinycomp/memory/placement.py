@@ -11,7 +11,7 @@ import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tinycomp.errors import MemoryLimitError, OptionError
+from tinycomp.errors import MemoryLimitError, OptionError, shown
 from tinycomp.memory.planner import ALIGNMENT
 
 
@@ -137,7 +137,7 @@ def _check(buffers: Sequence[Buffer], memories: Mapping[str, Memory]) -> None:
                 found=", ".join(unknown),
             )  # fmt: skip
         if buffer.size < 0 or buffer.last < buffer.first:
-            raise OptionError("not a lifetime of a buffer", where=where, found=repr(buffer))
+            raise OptionError("not a lifetime of a buffer", where=where, found=shown(buffer))
         if buffer.over is not None and not 0 <= buffer.over < len(buffers):
             raise OptionError(
                 "it is to take the place of a buffer that does not exist", where=where, found=str(buffer.over)

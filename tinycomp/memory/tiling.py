@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from tinycomp.errors import MemoryLimitError, OptionError
+from tinycomp.errors import MemoryLimitError, OptionError, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Convolution:
         if not all((*counts, len(self.pads) in (0, 2 * rank), self.group >= 1)) or any(
             count % self.group for count in (self.channels, self.filters)
         ):
-            raise OptionError("not a convolution", where="Convolution", found=repr(self))
+            raise OptionError("not a convolution", where="Convolution", found=shown(self))
 
     @property
     def outputs(self) -> tuple[int, ...]:

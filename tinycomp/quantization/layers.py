@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from tinycomp.errors import QuantizationError, did_you_mean
+from tinycomp.arguments import fits
+from tinycomp.errors import QuantizationError, did_you_mean, shown
 from tinycomp.index import named
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.target.quantization import QuantizationRule, Rules
@@ -334,7 +335,7 @@ def select(layers: Sequence[Layer], selectors: Selector | Iterable[Selector]) ->
     Raises:
         QuantizationError: If a selector means none.
     """
-    if not isinstance(selectors, str) and not callable(selectors) and not isinstance(selectors, Iterable):
+    if not isinstance(selectors, str) and not callable(selectors) and not fits(selectors, Iterable):
         raise _not_a_selector(selectors)
     given = [selectors] if isinstance(selectors, str) or callable(selectors) else list(selectors)
     selected: set[Layer] = set()
@@ -364,7 +365,7 @@ def _meant(layers: Sequence[Layer], selector: Selector) -> list[Layer]:
 
 def _not_a_selector(given: Any) -> QuantizationError:
     return QuantizationError(
-        "not a way to name layers", where="keep_float", found=repr(given),
+        "not a way to name layers", where="keep_float", found=shown(given),
         expected='names, operators, predicates, or texts such as "last 3 conv"',
     )  # fmt: skip
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tinycomp.errors import QuantizationError, did_you_mean
+from tinycomp.errors import QuantizationError, did_you_mean, shown
 from tinycomp.ir.graph import Graph
 from tinycomp.lazy import cached_property
 from tinycomp.quantization.check import rules_of
@@ -61,7 +61,7 @@ class Options:
         if not isinstance(self.percentile, (int, float)) or not 50 < self.percentile <= 100:
             raise QuantizationError(
                 "not a share of the values", where="percentile", expected="a number above 50, up to 100",
-                found=repr(self.percentile),
+                found=shown(self.percentile),
             )  # fmt: skip
 
     def _check_against(self, rules: Rules) -> None:
@@ -133,6 +133,6 @@ def one_of(name: str, value: Any, known: tuple[str, ...]) -> None:
     """
     if value not in known:
         raise QuantizationError(
-            f"{name} cannot have this value", where=name, expected=f"one of {', '.join(known)}", found=repr(value),
+            f"{name} cannot have this value", where=name, expected=f"one of {', '.join(known)}", found=shown(value),
             hint=did_you_mean(str(value), known),
         )  # fmt: skip

@@ -10,10 +10,11 @@ import numpy as np
 import onnx
 from onnx import version_converter
 
+from tinycomp.arguments import checked
 from tinycomp.driver.models import Model, load_graph
 from tinycomp.driver.pipeline import Pipeline, optimisation_passes
 from tinycomp.driver.tune import Bar
-from tinycomp.errors import QuantizationError
+from tinycomp.errors import QuantizationError, shown
 from tinycomp.frontend import Shapes, export_model
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
@@ -92,6 +93,7 @@ def finish(graph: Graph) -> onnx.ModelProto:
     return export_model(graph)
 
 
+@checked("model", "calibration", "shapes", "keep_float", error=QuantizationError, least={"threads": 1})
 def quantize(
     model: Model,
     calibration: Iterable[Any] | None = None,
@@ -204,7 +206,7 @@ def quantize(
 def _check_left_out(name: str, given: Any, default: Any, hint: str) -> None:
     if given != default:
         raise QuantizationError(
-            f"{name} does not go with these weights", where=name, expected=repr(default), found=repr(given), hint=hint
+            f"{name} does not go with these weights", where=name, expected=repr(default), found=shown(given), hint=hint
         )
 
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from tinycomp.driver.models import Model, load_graph
 from tinycomp.driver.pipeline import Pipeline
 from tinycomp.driver.tune import Bar
-from tinycomp.errors import QuantizationError
+from tinycomp.errors import QuantizationError, shown
 from tinycomp.frontend import Shapes, export_model
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
@@ -224,12 +224,12 @@ class WeightOptions:
         if self.accuracy_level not in ACCURACY_LEVELS:
             raise QuantizationError(
                 "accuracy_level cannot have this value", where="accuracy_level",
-                expected=f"one of {', '.join(map(str, ACCURACY_LEVELS))}", found=repr(self.accuracy_level),
+                expected=f"one of {', '.join(map(str, ACCURACY_LEVELS))}", found=shown(self.accuracy_level),
             )  # fmt: skip
         if self.block not in BLOCKS:
             raise QuantizationError(
                 "block cannot have this value", where="block", expected=f"one of {', '.join(map(str, BLOCKS))}",
-                found=repr(self.block),
+                found=shown(self.block),
             )  # fmt: skip
 
 

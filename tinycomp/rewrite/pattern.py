@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tinycomp.errors import PatternError, did_you_mean
+from tinycomp.errors import PatternError, did_you_mean, shown
 from tinycomp.index import named
 from tinycomp.ir.graph import COMPOSITE, TINYCOMP
 from tinycomp.lazy import cached_property
@@ -410,7 +410,7 @@ def to_pattern(item: Any) -> ValuePattern:
     if isinstance(item, (bool, int, float, list, np.ndarray, np.generic)):
         return Const(item)
     raise PatternError(
-        "an operand must be a pattern", expected="a pattern, a number, an array, None or ...", found=repr(item)
+        "an operand must be a pattern", expected="a pattern, a number, an array, None or ...", found=shown(item)
     )
 
 
@@ -618,7 +618,7 @@ def _check_attributes(heads: frozenset[Head], attrs: Mapping[str, Any]) -> None:
             if forms and None not in forms:
                 expected = " or ".join(dict.fromkeys(filter(None, forms)))
                 raise PatternError(
-                    "the attribute never has this value", where=where, expected=expected, found=repr(literal)
+                    "the attribute never has this value", where=where, expected=expected, found=shown(literal)
                 )
 
 
@@ -673,7 +673,7 @@ def trace(function: Callable[..., Any], name: str) -> tuple[tuple[ValuePattern, 
         if not isinstance(item, ValuePattern):
             raise PatternError(
                 "the function does not return a pattern", where=f"pattern {name}",
-                expected="P.Op(…), or a tuple of several", found=repr(item),
+                expected="P.Op(…), or a tuple of several", found=shown(item),
             )  # fmt: skip
     return outputs, arguments
 

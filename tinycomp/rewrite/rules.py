@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tinycomp.errors import PatternError
+from tinycomp.errors import PatternError, shown
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.types import UNKNOWN_DTYPE, compatible, numpy_dtype, refine
 from tinycomp.remark import Remark
@@ -174,7 +174,7 @@ class GraphBuilder:
                 values.append(self.const(np.asarray(item) if isinstance(item, np.generic) else item, dtype))
             else:
                 raise PatternError(
-                    f"an operand of {name} is not a value", expected="a value, None or a number", found=repr(item)
+                    f"an operand of {name} is not a value", expected="a value, None or a number", found=shown(item)
                 )
         return values
 
@@ -286,7 +286,7 @@ class RewriteRule:
                 "the replacement returns the wrong results",
                 where=where,
                 expected=f"{len(match.outputs)} value{'' if len(match.outputs) == 1 else 's'}",
-                found=repr(answer),
+                found=shown(answer),
             )
         for old, value in zip(match.outputs, new, strict=True):
             if not compatible(old.type, value.type):

@@ -163,6 +163,7 @@ class Binding:
         self._run = run
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
+        self._written = tuple(output for output in outputs if isinstance(output, np.ndarray))
         self._answer = self.outputs[0] if len(self.outputs) == 1 else self.outputs
 
     def __call__(self) -> Any:
@@ -170,7 +171,15 @@ class Binding:
 
         Raises:
             ExecutionError: If a step fails on these values.
+            FeedError: If an output has been made read-only meanwhile.
         """
+        for array in self._written:
+            if not array.flags.writeable:
+                at = next(i for i, output in enumerate(self.outputs) if output is array)
+                raise FeedError(
+                    "the bound array can no longer be written", where=f"output {at}", expected="writeable memory",
+                    found="writeable=False", hint="Bind another array.",
+                )  # fmt: skip
         self._run()
         return self._answer
 

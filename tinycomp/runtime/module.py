@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinycomp.errors import FeedError, did_you_mean
+from tinycomp.arguments import checked
+from tinycomp.errors import FeedError, did_you_mean, shown
 from tinycomp.lazy import cached_property
 from tinycomp.memory.budget import limited
 from tinycomp.memory.locks import Lock
@@ -209,6 +210,8 @@ class Module:
                 found=type(feeds).__name__,
                 hint="Pass arrays by position to the module itself: module(x).",
             )
+        if outputs is not None and not isinstance(outputs, Mapping):
+            raise FeedError("not a dict of arrays", where="outputs", expected="arrays by name", found=shown(outputs))
         results = None
         if self._direct is not None and timeout is None and len(feeds) == len(self._input_names):
             arrays = [*map(feeds.get, self._input_names)]
@@ -282,14 +285,16 @@ class Module:
         return self._in_flight or max(2, 2 * sum(map(len, self._device_sets)))
 
     @in_flight.setter
-    def in_flight(self, limit: int) -> None:
+    @checked(least={"in_flight": 1})
+    def in_flight(self, in_flight: int) -> None:
         from tinycomp.runtime.requests import Requests  # imported here: asyncio takes long to import
 
-        old, self._requests = self._requests, Requests(limit)
-        self._in_flight = limit
+        old, self._requests = self._requests, Requests(in_flight)
+        self._in_flight = in_flight
         if old is not None:
             old.close(wait=False)
 
+    @checked("feeds")
     def run_async(
         self, feeds: Mapping[str, Any], *, outputs: Mapping[str, Any] | None = None, timeout: float | None = None
     ) -> RunFuture:
@@ -348,6 +353,7 @@ class Module:
         diagram = functools.cache(lambda: describe(self.graph, self._parts.plan, sizes))
         return dataclasses.replace(report, diagram=diagram)
 
+    @checked("feeds", least={"runs": 1})
     def profile(self, feeds: Mapping[str, Any] | Sequence[Any] | Any, runs: int = 20) -> Profile:
         """Time every step and, inside native regions, every kernel call.
 
@@ -372,6 +378,7 @@ class Module:
         self._report = dataclasses.replace(report, profile=profile)
         return profile
 
+    @checked()
     def save(self, path: str | PathLike[str]) -> None:
         """Write the module to a file for :func:`tinycomp.load`; an existing file is replaced atomically.
 
@@ -484,6 +491,8 @@ def as_arguments(feeds: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
         return (), feeds
     if isinstance(feeds, (np.ndarray, memoryview)) or hasattr(feeds, "__dlpack__"):  # also tensors of other libraries
         return (feeds,), {}
+    if not isinstance(feeds, Iterable):
+        raise FeedError("not inputs", expected="arrays by name, in order, or the only one", found=shown(feeds))
     return tuple(feeds), {}
 
 

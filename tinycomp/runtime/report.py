@@ -14,6 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tinycomp.arguments import checked
 from tinycomp.errors import ModelError
 from tinycomp.remark import Remark
 from tinycomp.runtime.plan import Position
@@ -91,6 +92,7 @@ class Report:
         """Leave out what holds the model."""
         return {**self.__dict__, "adviser": None, "diagram": None}
 
+    @checked(least={"trials": 0, "seconds": 0})
     def advice(self, model: Any = None, *, trials: int = 200, seconds: float = 60.0) -> AdviceList:
         """Return the small changes that would give the model fewer regions, or a target more of its work.
 
@@ -135,10 +137,12 @@ class Report:
             result["copies"] = {"count": len(self.copies), "bytes": sum(row.bytes for row in self.copies)}
         return result
 
+    @checked()
     def why(self, node: str) -> list[HostRow]:
         """Return the host nodes whose source name is ``node`` (an empty list: it was offloaded or does not exist)."""
         return [h for h in self.hosts if node == h.name or node in h.sources]
 
+    @checked()
     def where(self, node: str) -> str | None:
         """Return the region symbol or ``"host"`` for a source name, or None if no node has that name."""
         for region in self.regions:
@@ -146,11 +150,13 @@ class Report:
                 return region.symbol
         return "host" if self.why(node) else None
 
+    @checked()
     def composite(self, node: str) -> CompositeRow | None:
         """Return the composite that took a source name, or None if none did; of several, the first."""
         members = (member for region in self.regions for member in region.members)
         return next((member for member in members if node in member.sources), None)
 
+    @checked()
     def how(self, node: str) -> list[LayerRow]:
         """Return the algorithms that compute a source name; empty if its kernels leave no choice."""
         return [layer for layer in self.layers if node in layer.sources]
@@ -214,6 +220,7 @@ class Report:
         """Return the report as JSON text."""
         return json.dumps(self.to_dict(), indent=2)
 
+    @checked()
     def save_html(self, path: str | PathLike[str], against: Report | None = None) -> None:
         """Write the report as one self-contained HTML page, a picture of the graph with tables beside it.
 
@@ -230,6 +237,7 @@ class Report:
         views = [report.view() for report in (self, against) if report is not None]
         write_file(Path(path), page(views).encode())
 
+    @checked()
     def save_model_explorer(self, folder: str | PathLike[str]) -> list[Path]:
         """Write the graph for Model Explorer (https://github.com/google-ai-edge/model-explorer), with overlays.
 

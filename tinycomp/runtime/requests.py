@@ -12,9 +12,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
-from tinycomp.errors import ExecutionError, OptionError
+from tinycomp.arguments import checked
+from tinycomp.errors import ExecutionError
 
 Results = dict[str, Any]
 RunRequest = Callable[[Mapping[str, Any]], Results]
@@ -35,8 +36,6 @@ class Requests:
     """
 
     def __init__(self, limit: int) -> None:
-        if type(limit) is not int or limit < 1:
-            raise OptionError("not a number of requests", where="in_flight", expected="1 or more", found=repr(limit))
         self.limit = limit
         self.process = os.getpid()
         self._threads = ThreadPoolExecutor(limit, thread_name_prefix="tinycomp, request")
@@ -111,8 +110,18 @@ def pipelined(run: RunRequest, requests: Iterable[Mapping[str, Any]], limit: int
         pool.close(wait=True)
 
 
+class Running(Protocol):
+    """What runs requests, as a :class:`tinycomp.Module` does."""
+
+    in_flight: int
+
+    def run(self, feeds: Mapping[str, Any]) -> Results:
+        """Return the results by name."""
+
+
+@checked(least={"in_flight": 1})
 def pipeline_requests(
-    module: Any, requests: Iterable[Mapping[str, Any]], *, in_flight: int | None = None
+    module: Running, requests: Iterable[Mapping[str, Any]], *, in_flight: int | None = None
 ) -> Iterator[Results]:
     """Yield the results of a stream of requests in order, while up to ``in_flight`` of them are under way.
 
@@ -140,7 +149,4 @@ def pipeline_requests(
         >>> [next(iter(result.values())).shape for result in results]
         [(2, 10), (2, 10), (2, 10)]
     """
-    limit = module.in_flight if in_flight is None else in_flight
-    if type(limit) is not int or limit < 1:
-        raise OptionError("not a number of requests", where="in_flight", expected="1 or more", found=repr(limit))
-    return pipelined(module.run, requests, limit)
+    return pipelined(module.run, requests, module.in_flight if in_flight is None else in_flight)

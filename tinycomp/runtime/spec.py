@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tinycomp.errors import ExecutionError, FeedError, did_you_mean, visible
+from tinycomp.errors import ExecutionError, FeedError, did_you_mean, shown, visible
 from tinycomp.lazy import cached_property
 
 _UNREADABLE = "cannot be read as an array"
@@ -30,6 +30,7 @@ _NUMPY = {
 
 
 _HOLDER = re.compile(r"(?:seq|optional)<(?P<element>.*)>", re.DOTALL)
+_MAP = re.compile(r"map<(?P<key>\w+),")
 _TENSOR = re.compile(r"(?P<dtype>[a-z0-9_]+)\[(?P<dims>.*)\]", re.DOTALL)
 _DIM = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s,"]+')
 
@@ -151,6 +152,11 @@ def _check_holder(spec: TensorSpec, value: Any) -> Any:
     if element is None:
         if spec.dtype.startswith("map<") and not isinstance(value, Mapping):
             raise misfit(spec, "not a map", found, "Pass a dict.")
+        key_type = _MAP.match(spec.dtype)
+        wanted = {"string": str}.get(key_type["key"], (int, np.integer)) if key_type else object
+        wrong = next((key for key in value if not isinstance(key, wanted) or isinstance(key, bool)), None)
+        if wrong is not None:
+            raise misfit(spec, "a key of the map is of another type", shown(wrong))
         return value
     if spec.dtype.startswith("optional<"):
         return None if value is None else check_feed(element, value)

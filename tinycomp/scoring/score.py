@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tinycomp.arguments import checked
 from tinycomp.driver.compile import compile as compile_model
 from tinycomp.driver.load import load
 from tinycomp.driver.models import Model, load_graph
@@ -62,6 +63,7 @@ class Scored:
         return {**vars(self), "output": str(self.output)}
 
 
+@checked("model", least={"batch": 1, "workers": 1, "threads": 1})
 def score(
     model: Module | Model,
     files: AnyPath | Sequence[AnyPath],
@@ -118,9 +120,6 @@ def score(
         ['label', 'probabilities']
     """
     started = time.perf_counter()
-    for name, value in (("batch", batch), ("workers", workers), ("threads", threads)):
-        if value is not None and (type(value) is not int or value < 1):
-            raise OptionError("not a number of them", where=name, expected="1 or more", found=repr(value))
     module = model if isinstance(model, Module) else _module(model, threads)
     given = [files] if isinstance(files, (str, os.PathLike)) else [*files]
     folder = Path(output)

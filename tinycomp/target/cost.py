@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from tinycomp.errors import TargetError
+from tinycomp.errors import TargetError, shown
 from tinycomp.ir.graph import Node
 from tinycomp.ir.types import tensor
 from tinycomp.target.policy import macs, sample_bytes
@@ -32,7 +32,7 @@ class Link:
     def __post_init__(self) -> None:
         if not self.bandwidth > 0 or self.latency < 0:
             raise TargetError(
-                "a link has a bandwidth above zero and a latency of zero or more", where="Link", found=repr(self)
+                "a link has a bandwidth above zero and a latency of zero or more", where="Link", found=shown(self)
             )
 
     def seconds(self, size: int) -> float:

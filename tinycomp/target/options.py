@@ -37,11 +37,12 @@ import functools
 import re
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tinycomp.errors import OptionError, TargetError, did_you_mean
+from tinycomp.arguments import fits, is_same, joined, values_of
+from tinycomp.errors import OptionError, TargetError, did_you_mean, shown
 
 _CONSTANTS: Mapping[str, Any] = types.MappingProxyType({"true": True, "false": False, "none": None})
 _PLAIN = (bool, int, float, str, type(None))
@@ -78,7 +79,7 @@ class Option:
 
     def written(self, value: Any) -> str:
         """Return how a value is written in a text."""
-        word = next((word for word, meaning in self.words.items() if _same(meaning, value)), None)
+        word = next((word for word, meaning in self.words.items() if is_same(meaning, value)), None)
         return word or (str(value).lower() if isinstance(value, bool) or value is None else str(value))
 
     def read(self, text: str, where: str) -> Any:
@@ -124,7 +125,7 @@ def defaults_of(kind: Any, where: str) -> Any:
         pass  # a field without a default
     raise TargetError(
         "the options are not declared as they should be", where=where,
-        expected="a frozen dataclass whose fields all have defaults", found=repr(kind),
+        expected="a frozen dataclass whose fields all have defaults", found=shown(kind),
     )  # fmt: skip
 
 
@@ -139,7 +140,7 @@ def changed(options: Any, values: Mapping[str, Any], where: str) -> Any:
     for name, value in values.items():
         hint = _known(options, name, where).hint
         if not fits(value, hint):
-            raise _refusal(f"{where}, option {name}", _joined(_values(hint)), repr(value))
+            raise _refusal(f"{where}, option {name}", joined(values_of(hint)), shown(value))
     if options is None:
         return None
     try:
@@ -147,7 +148,7 @@ def changed(options: Any, values: Mapping[str, Any], where: str) -> Any:
     except (TypeError, ValueError) as error:
         if isinstance(error, OptionError):
             raise
-        raise OptionError(f"the options are refused: {error}", where=where, found=repr(dict(values))) from error
+        raise OptionError(f"the options are refused: {error}", where=where, found=shown(dict(values))) from error
 
 
 def read_options(options: Any, text: str, where: str) -> dict[str, Any]:
@@ -187,22 +188,6 @@ def _refusal(where: str, expected: str, found: str) -> OptionError:
     return OptionError("the option does not take this value", where=where, expected=expected, found=found)
 
 
-def fits(value: Any, hint: Any) -> bool:
-    """Tell whether a value has a declared type: a class, literals, a union, or a tuple for a sequence of either."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (types.UnionType, typing.Union):
-        return any(fits(value, each) for each in arguments)
-    if origin is typing.Literal:
-        return any(_same(value, each) for each in arguments)
-    if origin in (Sequence, tuple):
-        return isinstance(value, tuple) and all(fits(each, arguments[0]) for each in value)
-    if hint is Any:
-        return True
-    if isinstance(value, bool) or not isinstance(hint, type):
-        return hint is bool
-    return isinstance(value, hint) or (hint is float and isinstance(value, int))
-
-
 def readings_of(text: str) -> Iterator[Any]:
     """Yield what a text may stand for, the likeliest first: true, false or none, a number, the text itself."""
     if text.lower() in _CONSTANTS:
@@ -215,28 +200,9 @@ def readings_of(text: str) -> Iterator[Any]:
     yield text
 
 
-def _same(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and one == other
-
-
-def _values(hint: Any) -> list[str]:
-    """Return the values of a type in Python, for messages."""
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        return [text for each in typing.get_args(hint) for text in _values(each)]
-    if typing.get_origin(hint) is typing.Literal:
-        return [f'"{each}"' if isinstance(each, str) else str(each) for each in typing.get_args(hint)]
-    if hint is bool:
-        return ["True", "False"]
-    return ["None" if hint is type(None) else getattr(hint, "__name__", str(hint))]
-
-
 def _written(hint: Any) -> list[str]:
     """Return the values of a type as they are written in a text."""
-    return [text.strip('"') if text[0] == '"' else text.lower() for text in _values(hint)]
-
-
-def _joined(texts: Sequence[str]) -> str:
-    return f"{', '.join(texts[:-1])} or {texts[-1]}" if len(texts) > 1 else texts[0]
+    return [text.strip('"') if text[0] == '"' else text.lower() for text in values_of(hint)]
 
 
 def _attributes(docstring: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from tinycomp.errors import OptionError, did_you_mean
+from tinycomp.errors import OptionError, did_you_mean, shown
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.target.policy import match, operators
 
@@ -62,12 +62,12 @@ class Placement:
         """
         known = [*targets, HOST]
         if not isinstance(place, Mapping):
-            raise OptionError("not a placement", where="place", expected=_EXAMPLE, found=repr(place))
+            raise OptionError("not a placement", where="place", expected=_EXAMPLE, found=shown(place))
         for which, target in place.items():
             if not isinstance(which, str) and not callable(which):
                 raise OptionError(
                     "this names no nodes", where="place", expected="a name, an operator, a glob, or a predicate",
-                    found=repr(which),
+                    found=shown(which),
                 )  # fmt: skip
             if target not in known:
                 raise OptionError(

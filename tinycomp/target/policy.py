@@ -12,7 +12,8 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from tinycomp.errors import OptionError, TargetError, did_you_mean
+from tinycomp.arguments import checked_fields
+from tinycomp.errors import OptionError, TargetError, did_you_mean, shown
 from tinycomp.ir.graph import Graph, Node, Value, reachable
 from tinycomp.ir.types import TensorType, tensor
 from tinycomp.ops import OPS
@@ -22,6 +23,7 @@ from tinycomp.symbolic import Size, sample, size, substitute
 _N = TypeVar("_N", int, float)
 
 
+@checked_fields(TargetError)
 @dataclass(frozen=True, slots=True)
 class TransferCost:
     """The cost of reaching the target, and the gain there.
@@ -40,7 +42,7 @@ class TransferCost:
 
     def __post_init__(self) -> None:
         if min(self.bandwidth, self.host_speed, self.target_speed) <= 0 or self.launch < 0:
-            raise TargetError("a transfer cost needs speeds above zero", where="TransferCost", found=repr(self))
+            raise TargetError("a transfer cost needs speeds above zero", where="TransferCost", found=shown(self))
 
     def loss(self, macs: int, transferred: int) -> float:
         """Return how many seconds offloading costs in total; negative if it saves time."""
@@ -48,6 +50,7 @@ class TransferCost:
         return transferred / self.bandwidth + self.launch - saved
 
 
+@checked_fields()
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Conditions on the regions of a target.

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from tinycomp.errors import TargetError
+from tinycomp.errors import TargetError, shown
 from tinycomp.index import named
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ops.numeric import Array, prod
@@ -85,7 +85,7 @@ class QuantizationRule:
             if not isinstance(given, tuple) or not set(given) <= set(known):
                 raise TargetError(
                     "a quantisation rule cannot say this", where=name, expected=f"a tuple of {', '.join(known)}",
-                    found=repr(given),
+                    found=shown(given),
                 )  # fmt: skip
 
     def is_symmetric(self, role: Role, dtype: str) -> bool:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar, get
 
 import numpy as np
 
-from tinycomp.errors import MemoryLimitError, TargetError
+from tinycomp.arguments import checked, checked_fields
+from tinycomp.errors import MemoryLimitError, TargetError, shown
 from tinycomp.index import named
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.lazy import LazyModule
@@ -61,6 +62,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _R = TypeVar("_R", bound="QuantizationRule | Callable[..., QuantizationRule]")
 
 
+@checked_fields(least={"rtol": 0, "atol": 0})
 @dataclass(frozen=True, slots=True)
 class Tolerance:
     """Limit how far a region's results may differ from the reference.
@@ -130,7 +132,7 @@ def answer_reason(answer: Any, where: str) -> str | None:
         "a predicate gave an answer that is neither yes nor no",
         where=where,
         expected='True, None, False or reject("reason")',
-        found=repr(answer),
+        found=shown(answer),
     )
 
 
@@ -226,6 +228,7 @@ class Target:
         ['npu.Add', 'npu.Mul', 'npu.Relu']
     """
 
+    @checked("options", error=TargetError)
     def __init__(
         self,
         name: str,
@@ -262,7 +265,7 @@ class Target:
                 "not numbers of rows",
                 where=f"target {name}, buckets",
                 expected="numbers above 0, such as (1, 8)",
-                found=repr(buckets),
+                found=shown(buckets),
             )
         self.buckets = tuple(sorted(set(buckets)))
         self.static_shapes = static_shapes or bool(buckets)
@@ -339,7 +342,7 @@ class Target:
             raise TargetError(
                 "an operator rule names no operator",
                 where=f"target {self.name}",
-                found=repr(ops),
+                found=shown(ops),
                 hint=f'Write @{self.name}.{method}("Add"), with the brackets.',
             )
         found = []
@@ -365,7 +368,7 @@ class Target:
                 if name == "*":
                     raise TargetError(
                         "a quantisation rule needs the names of its operators", where=f"target {self.name}",
-                        expected='names such as "Conv"', found=repr(ops),
+                        expected='names such as "Conv"', found=shown(ops),
                     )  # fmt: skip
                 self._quantization[f"{domain}::{name}" if domain else name] = rule
             return rule
@@ -522,7 +525,7 @@ class Target:
         if not isinstance(rule, quantization.QuantizationRule):
             raise TargetError(
                 "not a quantisation rule", where=f"target {self.name}, {op}", expected="a QuantizationRule",
-                found=repr(rule),
+                found=shown(rule),
             )  # fmt: skip
         return rule
 
@@ -704,7 +707,7 @@ class Target:
         if answer not in get_args(Verdict):
             raise TargetError(
                 "the compatibility function gives no answer", where=where, expected="use, rebuild or refuse",
-                found=repr(answer),
+                found=shown(answer),
             )  # fmt: skip
         return answer
 

@@ -180,9 +180,10 @@ def test_how_many_requests_are_under_way() -> None:
     assert module.in_flight == 6
     module.in_flight = 4
     assert module.in_flight == 4
+    text = "in_flight: the option does not take this value; expected int"
     for wrong in (0, "many"):
-        with pytest.raises(OptionError, match="not a number of requests; expected 1 or more"):
+        with pytest.raises(OptionError, match=text):
             module.in_flight = wrong
-        with pytest.raises(OptionError, match="not a number of requests; expected 1 or more"):
+        with pytest.raises(OptionError, match=text):
             tinycomp.pipeline_requests(module, [], in_flight=wrong)  # type: ignore[arg-type]
     module.close()

@@ -10,7 +10,7 @@ from typing import Any
 from tinycomp.cli.exits import OK, UsageError
 from tinycomp.cli.feeds import feeds_of
 from tinycomp.cli.models import SAVED, load_module, model_path
-from tinycomp.cli.options import add_cache, add_compilation, add_feeds, add_model, positive
+from tinycomp.cli.options import add_cache, add_compilation, add_feeds, add_model, amount, positive
 from tinycomp.cli.peer import BLOCKS, Timing, measure, onnxruntime_runner
 from tinycomp.cli.session import Command, Session
 from tinycomp.console import FoldingTable
@@ -29,7 +29,7 @@ def _configure(parser: ArgumentParser) -> None:
     add_feeds(parser, default="made up if none is given")
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--runs", type=positive, metavar="N", help="how many runs to measure, in tens")
-    length.add_argument("--seconds", type=float, default=3.0, metavar="S", help="how long to measure (default: 3)")
+    length.add_argument("--seconds", type=amount, default=3.0, metavar="S", help="how long to measure (default: 3)")
     parser.add_argument("--peer", choices=(_PEER,), help="measure this too, in turns with tinycomp")
     parser.add_argument("--profile", action="store_true", help="show where the time goes, kernel by kernel")
     parser.add_argument(

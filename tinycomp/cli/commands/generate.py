@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tinycomp.cli.exits import OK, UsageError
 from tinycomp.cli.models import load_module
-from tinycomp.cli.options import add_cache, add_compilation, natural, positive
+from tinycomp.cli.options import add_cache, add_compilation, amount, natural, positive
 from tinycomp.cli.session import Command, Session
 from tinycomp.generation import Decoder, generate
 from tinycomp.generation.decoder import read_config
@@ -34,7 +34,7 @@ def _configure(parser: ArgumentParser) -> None:
     given.add_argument("--tokens", type=_ids, metavar="1,2,3", help="its tokens instead")
     choice = parser.add_argument_group("choosing tokens", "for example: --temperature 0.8 --top-p 0.9 --seed 1")
     choice.add_argument("--max-new-tokens", type=natural, default=128, metavar="N", help="when to end (default: 128)")
-    choice.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 for the likeliest (default)")
+    choice.add_argument("--temperature", type=amount, default=0.0, metavar="T", help="0 for the likeliest (default)")
     choice.add_argument("--top-k", type=positive, metavar="K", help="choose from the K likeliest tokens")
     choice.add_argument("--top-p", type=float, metavar="P", help="choose from the fewest with this probability")
     choice.add_argument(

@@ -76,7 +76,13 @@ def find_compiler() -> CCompiler:
         TargetError: If there is none, or it does not run.
     """
     wanted = os.environ.get("CC", "").strip()
-    candidates = [shlex.split(wanted)] if wanted else [[name] for name in COMPILERS]
+    try:
+        candidates = [shlex.split(wanted)] if wanted else [[name] for name in COMPILERS]
+    except ValueError as error:
+        raise TargetError(
+            "cannot be read as a command", where="CC", expected="a compiler and its options, quoted as for a shell",
+            found=f"{wanted}: {error}",
+        ) from error  # fmt: skip
     for program, *arguments in candidates:
         path = shutil.which(program)
         if path is not None:

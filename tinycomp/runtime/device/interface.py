@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from tinycomp.errors import DeviceFault, FeedError, OptionError, did_you_mean
+from tinycomp.arguments import checked_fields
+from tinycomp.errors import DeviceFault, FeedError, OptionError, did_you_mean, shown
 from tinycomp.memory.budget import check_positive
 from tinycomp.memory.placement import Memory
 
@@ -45,6 +46,7 @@ class Activity:
     sources: tuple[str, ...] = ()
 
 
+@checked_fields(least={"retries": 0})
 @dataclass(frozen=True, slots=True)
 class FaultPolicy:
     """Say what happens when a region fails on its device: by default the fault is raised.
@@ -64,14 +66,6 @@ class FaultPolicy:
     timeout: float | None = None
 
     def __post_init__(self) -> None:
-        if type(self.retries) is not int or self.retries < 0:
-            raise OptionError(
-                "not a number of retries", where="FaultPolicy", expected="0 or more", found=repr(self.retries)
-            )
-        if type(self.fallback) is not bool:
-            raise OptionError(
-                "not a choice", where="FaultPolicy, fallback", expected="True or False", found=repr(self.fallback)
-            )
         check_positive("FaultPolicy, timeout", self.timeout, "seconds")
 
     @property
@@ -238,7 +232,7 @@ class Device(ABC):
         names = [memory.name for memory in known]
         raise OptionError(
             "the device has no such memory", where=self.name, expected=f"one of {', '.join(names) or 'none'}",
-            found=repr(name), hint=did_you_mean(str(name), names),
+            found=shown(name), hint=did_you_mean(str(name), names),
         )  # fmt: skip
 
     def _collect(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, cast
 
 import numpy as np
 
-from tinycomp.errors import DeclaredShapeError, ExecutionError, FeedError, TargetError
+from tinycomp.errors import DeclaredShapeError, ExecutionError, FeedError, TargetError, shown
 from tinycomp.memory.budget import check_time, current, reserve_bytes, time_is_up
 from tinycomp.memory.mapped import mapping_of
 from tinycomp.runtime.native.building import ControlCall, Place, Sizes, describe
@@ -81,7 +81,7 @@ class Pool:
         if not isinstance(wanted, int) or not 1 <= wanted <= MOST_THREADS:
             raise TargetError(
                 "not a number of threads", where="threads", expected=f"a whole number from 1 to {MOST_THREADS}",
-                found=repr(wanted),
+                found=shown(wanted),
             )  # fmt: skip
         if lib.tc_pool_create(wanted, out, error):
             raise_error(error, "thread pool")

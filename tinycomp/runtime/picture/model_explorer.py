@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tinycomp.runtime.diagram import Diagram, DiagramNode
-from tinycomp.runtime.files import write_file
+from tinycomp.runtime.files import make_folder, write_file
 from tinycomp.runtime.picture.view import NodeFacts, Reason, View
 
 _TARGETS = ("#cfe3f3", "#cdeadd", "#e6d7ec", "#efe4b8", "#d6dfe4", "#e4d8c8")
@@ -42,7 +42,7 @@ def write_model_explorer(view: View, folder: Path) -> list[Path]:
         by_node = {graph.ids[number]: value for number, value in values if number in graph.ids}
         contents[f"{name}.json"] = {graph.name: _node_data(name, by_node)}
         contents[f"onnx-{name}.json"] = _node_data(name, _by_source(view.diagram, values))
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     paths = []
     for name, content in contents.items():
         paths.append(folder / name)

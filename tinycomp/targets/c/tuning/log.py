@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tinycomp.errors import TinycompWarning, TuningError, WriteError
+from tinycomp.errors import TinycompWarning, TuningError, WriteError, shown
 from tinycomp.runtime.native.processor import Machine, this_machine
 
 VERSION = 1
@@ -152,7 +152,7 @@ def applicable(tuning: Tuning, isa: str, threads: int) -> dict[str, Mapping[str,
     if not isinstance(tuning, (str, os.PathLike, TuningLog)):
         raise TuningError(
             "not a tuning log", where="tuning", expected="a tinycomp.targets.c.tuning.log.TuningLog or its path",
-            found=repr(tuning), hint="tinycomp.tune(model).log is one.",
+            found=shown(tuning), hint="tinycomp.tune(model).log is one.",
         )  # fmt: skip
     log = tuning if isinstance(tuning, TuningLog) else TuningLog.read(tuning)
     machine = this_machine()
