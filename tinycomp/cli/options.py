@@ -194,10 +194,18 @@ def natural(text: str) -> int:
     return int(text)
 
 
-def amount(text: str) -> float:
-    """Read a finite number from 0 on, for argparse."""
+def finite(text: str) -> float:
+    """Read a number that is not infinite, for argparse."""
     value = float(text)
-    if not 0 <= value < math.inf:
+    if not math.isfinite(value):
+        raise ArgumentTypeError(f"expected a number, found {text}")
+    return value
+
+
+def amount(text: str) -> float:
+    """Read a number from 0 on, for argparse."""
+    value = finite(text)
+    if value < 0:
         raise ArgumentTypeError(f"expected a number from 0 on, found {text}")
     return value
 

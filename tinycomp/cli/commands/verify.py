@@ -18,7 +18,16 @@ from tinycomp.checking.reproduce import reproduce_region
 from tinycomp.cli.exits import FAILED, OK, UsageError
 from tinycomp.cli.feeds import CalibrationFiles, feeds_of
 from tinycomp.cli.models import compile_model, compiler_of, load_graph
-from tinycomp.cli.options import add_compilation, add_feeds, add_model, amount, place_of, policies_of, targets_of
+from tinycomp.cli.options import (
+    add_compilation,
+    add_feeds,
+    add_model,
+    amount,
+    finite,
+    place_of,
+    policies_of,
+    targets_of,
+)
 from tinycomp.cli.peer import PeerError, Runner, available, onnxruntime_runner
 from tinycomp.cli.session import Command, Session
 from tinycomp.console import FoldingTable
@@ -61,7 +70,7 @@ def _configure(parser: ArgumentParser) -> None:
         '"digits" for the images that come with tinycomp (default: those of the comparison)',
     )  # fmt: skip
     layers.add_argument(
-        "--slack", type=amount, default=SLACK, metavar="DB",
+        "--slack", type=finite, default=SLACK, metavar="DB",
         help=f"how much worse than rounding alone a layer may be before it departs (default: {SLACK:g} dB)",
     )  # fmt: skip
     layers.add_argument("--html", type=Path, metavar="FILE", help="write them with the report, as a web page")
