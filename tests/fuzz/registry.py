@@ -13,6 +13,7 @@ NAMES = (
     "declarations",
     "partitioner",
     "api",
+    "commands",
     "artifact",
     "meaning",
     "differential",

@@ -33,6 +33,7 @@ COUNTS = {
     "inference": 200,
     "partitioner": 25,
     "api": 150,
+    "commands": 20,
     "artifact": 40,
     "meaning": 250,
     "differential": 40,
