@@ -142,6 +142,8 @@ def test_a_full_cache_is_an_error_after_the_last_token_that_fits(expected):
             {"max_new_tokens": -1},
             "max_new_tokens: the option does not take this value; expected int, 0 or more; found -1",
         ),
+        ({"tokens": [10**30]}, "tokens: not tokens; expected ids from 0 on, at least one; found 10000"),
+        ({"top_k": 1.5}, "top_k: the option does not take this value; expected int or None; found 1.5"),
         (
             {"temperature": -1.0},
             "temperature: temperature cannot have this value; expected a number from 0 on; found -1.0",

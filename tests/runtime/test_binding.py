@@ -47,6 +47,18 @@ def test_the_callers_outputs_are_written(module, names):
     assert s == y.sum()
 
 
+def test_an_output_that_becomes_read_only_is_not_written(module):
+    bound = module.bind(X)
+    bound.outputs[0].flags.writeable = False
+    with pytest.raises(FeedError, match="output 0: the bound array can no longer be written; expected writeable"):
+        bound()
+
+
+def test_nothing_cannot_be_bound(module):
+    with pytest.raises(FeedError, match="not inputs; expected arrays by name, in order, or the only one; found None"):
+        module.bind(None)
+
+
 def test_one_output_alone_is_not_wrapped():
     model = make_model([helper.make_node("Relu", ["x"], ["y"])], {"x": X}, {}, ["y"])
     bound = tinycomp.compile(model).bind(X)

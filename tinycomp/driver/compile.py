@@ -33,7 +33,7 @@ else:
 
 
 @taking_deprecated
-@checked("options")
+@checked("options", "place")
 def compile(  # noqa: A001 - the public name
     model: Model,
     target: AnyTarget | Sequence[AnyTarget] = "c",
