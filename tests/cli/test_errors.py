@@ -137,7 +137,7 @@ def test_a_log_that_is_damaged(call, tmp_path) -> None:
 def test_a_text_that_does_not_parse(call, tmp_path) -> None:
     path = tmp_path / "x.tir"
     path.write_text("graph @x { bad")
-    fails(call("opt", path), "where: line 1, column 10", "1 | graph @x { bad |", f"note: The text is in {path}.")
+    fails(call("opt", path), f"where: {path}, line 1, column 10", "1 | graph @x { bad |")
 
 
 def test_an_output_folder_that_is_missing(call, tmp_path) -> None:

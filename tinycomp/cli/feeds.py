@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import zipfile
 from argparse import Namespace
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 from tinycomp import checking
 from tinycomp.cli.exits import UsageError
 from tinycomp.data import digits
-from tinycomp.memory.mapped import read_regular
+from tinycomp.memory.reading import read_regular, reading
 from tinycomp.runtime.files import write_file
 from tinycomp.runtime.spec import TensorSpec
 
@@ -23,6 +22,7 @@ SHIPPED = "digits"
 """Stands for the images in :mod:`tinycomp.data`."""
 _BATCH = 20
 _SUFFIXES = (".npy", ".npz")
+_ARRAYS, _MOST = "an .npy or .npz file without pickled objects", 1 << 40
 
 
 def feeds_of(
@@ -118,21 +118,13 @@ def read_feeds(text: str, specs: Sequence[TensorSpec]) -> dict[str, Any]:
 
 
 def _load(path: Path) -> np.ndarray | dict[str, np.ndarray]:
-    try:
-        stored = np.load(io.BytesIO(read_regular(path)), allow_pickle=False)
+    hint = "Write it with numpy.save or numpy.savez."
+    with reading(UsageError, path, _ARRAYS, problem="cannot be read as arrays", hint=hint):
+        stored = np.load(io.BytesIO(read_regular(path, _MOST)), allow_pickle=False)
         if isinstance(stored, np.ndarray):
             return stored
         with stored:
             return dict(stored)
-    except OSError as error:
-        raise UsageError(
-            error.strerror or str(error), where=str(path), expected="an .npy or .npz file", hint="Check the path."
-        ) from error
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise UsageError(
-            "cannot be read as arrays", where=str(path), expected="an .npy or .npz file without pickled objects",
-            hint="Write it with numpy.save or numpy.savez.",
-        ) from error  # fmt: skip
 
 
 class CalibrationFiles:

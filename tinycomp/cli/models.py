@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from tinycomp.data import digits_model
 from tinycomp.driver.compiler import Compiler
 from tinycomp.driver.dump import read_dump
 from tinycomp.driver.targets import resolve_targets, steered
-from tinycomp.errors import ModelError, ParseError, did_you_mean
+from tinycomp.errors import did_you_mean
 from tinycomp.ir.graph import Graph
 from tinycomp.runtime.module import Module
 from tinycomp.runtime.native.executor import Pool
@@ -34,12 +35,8 @@ def model_path(name: str) -> Path:
     if name in SHIPPED:
         return digits_model(quantized=name == "digits-int8")
     path = Path(name)
-    if path.is_file():
+    if os.path.lexists(path):
         return path
-    if path.is_dir():
-        raise UsageError("this is a folder", where=name, expected="a model file", hint="Name a file inside it.")
-    if path.exists():
-        raise UsageError("not a regular file", where=name, expected="a model file")
     nearby = [p.name for p in path.parent.iterdir() if p.is_file()] if path.parent.is_dir() else []
     shipped = f"The models that come with tinycomp are: {', '.join(SHIPPED)}."
     hint = did_you_mean(path.name, [*nearby, *SHIPPED]) or f"Check the path. {shipped}"
@@ -57,23 +54,7 @@ def load_graph(options: Namespace) -> Graph:
         raise UsageError(
             "a saved module cannot be compiled again", where=options.model, hint="Name the .onnx file it came from."
         )
-    return tinycomp.from_onnx(read_text(path) if path.suffix == TEXT else path, shapes_of(options))
-
-
-def read_text(path: Path) -> Graph:
-    """Return the graph in a ``.tir`` file.
-
-    Raises:
-        ModelError: If the file is not text.
-        ParseError: If the text is not valid.
-    """
-    try:
-        return read_dump(path)
-    except ParseError as error:
-        error.add_note(f"The text is in {path}.")
-        raise
-    except UnicodeDecodeError as error:
-        raise ModelError("not a text file", where=str(path), expected="tinycomp IR as UTF-8 text") from error
+    return tinycomp.from_onnx(read_dump(path) if path.suffix == TEXT else path, shapes_of(options))
 
 
 def load_module(options: Namespace, session: Session) -> Module:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from tinycomp.errors import ModelError, ParseError
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ir.text.printer import print_graph
-from tinycomp.memory.mapped import read_regular
+from tinycomp.memory.reading import read_regular, reading
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.runtime.archive import Archive, read_archive
 from tinycomp.runtime.files import make_folder, write_files
@@ -71,10 +72,17 @@ def read_dump(path: Path) -> Graph:
     """Return the graph in a ``.tir`` file; large constants come from its own store, else from the folder's.
 
     Raises:
+        ModelError: If the file cannot be read, or is not text.
         ParseError: If the text is not valid, or a constant is in no store.
         ArtifactError: If the store is damaged.
     """
     own, shared = path.with_suffix(STORE), path.parent / CONSTANTS
     store = own if own.exists() else shared
     constants = read_archive(store).arrays if store.exists() else {}
-    return parse_graph(read_regular(path).decode("utf-8"), constants=constants, infer=infer_node_types)
+    with reading(ModelError, path, "tinycomp IR as UTF-8 text", problem="not a text file"):
+        text = read_regular(path).decode()
+    try:
+        return parse_graph(text, constants=constants, infer=infer_node_types)
+    except ParseError as error:
+        parts = {name: getattr(error, name) for name in ("expected", "found", "hint", "snippet")}
+        raise ParseError(error.message, where=f"{path}, {error.where}", **parts) from error

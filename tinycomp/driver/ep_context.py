@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from tinycomp.arguments import checked
-from tinycomp.errors import UnsupportedError
+from tinycomp.errors import ArtifactError, UnsupportedError
 from tinycomp.frontend import export_model
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.text.literals import content_hash
 from tinycomp.ir.text.parser import parse_graph
+from tinycomp.memory.reading import reading
 from tinycomp.ops.typing import infer_node_types
-from tinycomp.runtime.archive import Archive, damaged
+from tinycomp.runtime.archive import Archive
 from tinycomp.runtime.artifact import generated_from_dict
 from tinycomp.runtime.blob import Blob
 from tinycomp.runtime.files import write_files
@@ -77,7 +78,7 @@ def _contents(module: Module) -> tuple[Graph, dict[_Key, Blob]]:
     archive = Archive.from_bytes(module.to_bytes())
     about = archive.manifest
     blobs: dict[_Key, Blob] = {}
-    with damaged("the description is"):
+    with reading(ArtifactError, problem="the description is damaged"):
         for entry in about.get("programs", ()):
             made = generated_from_dict(entry, archive) if "blob" in entry else None
             if isinstance(made, Blob):

@@ -23,8 +23,9 @@ from tinycomp.errors import ArtifactError, OptionError, TargetError
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ir.verify import verify
+from tinycomp.memory.reading import reading
 from tinycomp.ops.typing import infer_node_types
-from tinycomp.runtime.archive import Archive, damaged
+from tinycomp.runtime.archive import Archive
 from tinycomp.runtime.artifact import Load, generated_from_dict, module_parts, pool_for, saved_bounds
 from tinycomp.runtime.assumptions import module_of
 from tinycomp.runtime.blob import Blob
@@ -75,7 +76,7 @@ def restore(
         devices=from_saved(about, wanted, devices, faults),
     )  # fmt: skip
     lowering = compiler.lowering()
-    with damaged("the description is"):
+    with reading(ArtifactError, problem="the description is damaged"):
         constants = {h: archive.array(key) for h, key in about["constants"].items()}
         for entry in about["programs"]:
             if trusted or "source" not in entry:
@@ -137,7 +138,7 @@ def _find_targets(about: Mapping[str, Any], given: Sequence[Target], optional: b
     """Return the targets that the archive names, with their options; ``optional`` leaves out those not there."""
     targets = {t.name: t for t in given}
     names, options = about.get("targets", []), about.get("options", {})
-    with damaged("the description is"):
+    with reading(ArtifactError, problem="the description is damaged"):
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise ValueError(f"targets: {names!r}")
         for name in names:

@@ -18,9 +18,10 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from onnx import defs
 
-from tinycomp.errors import ModelError, UnsupportedError, did_you_mean
+from tinycomp.errors import ModelError, UnsupportedError
 from tinycomp.frontend.wire import Bytes, split
 from tinycomp.memory.mapped import map_file
+from tinycomp.memory.reading import reading
 from tinycomp.memory.system import open_regular
 
 MAX_PROTOBUF = (1 << 31) - 1
@@ -181,20 +182,11 @@ def _check_opset(domain: str, version: int, where: str) -> None:
 
 def _mapped(path: Path) -> NDArray[np.uint8]:
     """Return the bytes of a file, mapped for reading."""
-    try:
-        with os.fdopen(open_regular(path), "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size > MAX_PROTOBUF:
-                raise _too_large(size, str(path))
-            return map_file(file, path.absolute())
-    except (FileNotFoundError, NotADirectoryError) as error:
-        nearby = [p.name for p in path.parent.glob("*.onnx")] if path.parent.is_dir() else []
-        raise ModelError("there is no such file", where=str(path), hint=did_you_mean(path.name, nearby)) from error
-    except (OSError, ValueError) as error:
-        if isinstance(error, ModelError):
-            raise
-        problem = f"cannot be read: {getattr(error, 'strerror', None) or error}"
-        raise ModelError(problem, where=str(path), expected="an .onnx file") from error
+    with reading(ModelError, path, "an .onnx file"), os.fdopen(open_regular(path), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MAX_PROTOBUF:
+            raise _too_large(size, str(path))
+        return map_file(file, path.absolute())
 
 
 def _too_large(size: int, where: str) -> ModelError:

@@ -15,16 +15,15 @@ Names are those of Hugging Face's optimum, unless a ``genai_config.json`` of onn
 from __future__ import annotations
 
 import inspect
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from tinycomp.errors import GenerationError, did_you_mean
+from tinycomp.memory.reading import read_json
 from tinycomp.runtime.spec import TensorSpec
 
 _INPUTS = (
@@ -60,6 +59,33 @@ Config = Mapping[str, Any] | str | PathLike[str]
 """The contents of a ``genai_config.json``, or its path."""
 
 
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 31
+
+
+def _are_tokens(value: object) -> bool:
+    return all(map(_is_count, value)) if isinstance(value, (list, tuple)) else _is_count(value)
+
+
+_FIELDS: Sequence[tuple[str, str, Callable[[Any], bool]]] = (
+    *(
+        (path, "an object", lambda value: isinstance(value, Mapping))
+        for path in ("", "model", "search", "model.decoder", "model.decoder.inputs", "model.decoder.outputs")
+    ),
+    *(
+        (path, "a text", lambda value: isinstance(value, str))
+        for path in ("model.decoder.inputs.*", "model.decoder.outputs.*", "model.decoder.filename")
+    ),
+    *(
+        (path, "a number of tokens", lambda value: value is None or _is_count(value))
+        for path in ("model.context_length", "search.max_length")
+    ),
+    ("search.past_present_share_buffer", "true or false", lambda value: isinstance(value, bool)),
+    ("model.eos_token_id", "a token or a list of tokens", _are_tokens),
+)
+"""The fields of a configuration that are read: where they are, what they hold, and whether a value is that."""
+
+
 def read_config(config: Config | None) -> Mapping[str, Any]:
     """Return what ``genai_config.json`` holds under ``"model"``, and as ``"search"`` what it holds under that.
 
@@ -67,21 +93,24 @@ def read_config(config: Config | None) -> Mapping[str, Any]:
         GenerationError: If it cannot be read.
     """
     where, contents = "config", {} if config is None else config
-    if not isinstance(contents, Mapping):
+    if isinstance(contents, (str, PathLike)):
         where = str(contents)
-        try:
-            contents = json.loads(Path(contents).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise GenerationError("cannot be read", where=where, expected="JSON", found=str(error)) from error
-    model, search = ((contents if isinstance(contents, Mapping) else {}).get(k, {}) for k in ("model", "search"))
-    decoder = model.get("decoder", {}) if isinstance(model, Mapping) else None
-    if not all(isinstance(part, Mapping) for part in (contents, model, search, decoder)):
-        raise GenerationError(
-            "not the configuration of a decoder", where=where,
-            expected='{"model": {"decoder": {"inputs": {…}, "outputs": {…}}}}',
-            hint="Give a genai_config.json as onnxruntime-genai writes it, or leave it out.",
-        )  # fmt: skip
-    return {**model, "search": search}
+        contents = read_json(contents, GenerationError, "a genai_config.json")
+    for path, form, is_right in _FIELDS:
+        fields = {"": contents}
+        for name in filter(None, path.split(".")):
+            fields = {
+                f"{above}.{key}".lstrip("."): value[key]
+                for above, value in fields.items() for key in (value if name == "*" else [name]) if key in value
+            }  # fmt: skip
+        for field, value in fields.items():
+            if not is_right(value):
+                raise GenerationError(
+                    "not the configuration of a decoder", where=f"{where}, {field}".rstrip(", "), expected=form,
+                    found=repr(value)[:80],
+                    hint="Give a genai_config.json as onnxruntime-genai writes it, or leave it out.",
+                )  # fmt: skip
+    return {**contents.get("model", {}), "search": contents.get("search", {})}
 
 
 class Decoder:

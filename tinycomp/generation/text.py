@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tinycomp.errors import GenerationError
+from tinycomp.memory.reading import read_regular, reading
 
 
 class Tokenizer(Protocol):
@@ -25,7 +26,8 @@ class ByteTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Return the bytes of a text."""
-        return list(text.encode())
+        with reading(GenerationError, "text", "UTF-8", problem="not text"):
+            return list(text.encode())
 
     def decoder(self) -> Callable[[int], str]:
         """Return a function that takes byte after byte."""
@@ -52,17 +54,14 @@ class JsonTokenizer:
                 "a tokenizer needs a package that is not installed", where=str(path), expected="tokenizers",
                 found=str(error), hint='Install it with pip install "tinycomp[generate]", or give tokens instead.',
             ) from error  # fmt: skip
-        try:
-            self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
-        except Exception as error:  # the package raises nothing more exact
-            raise GenerationError(
-                "cannot be read", where=str(path), expected="a tokenizer.json", found=str(error)
-            ) from error
+        with reading(GenerationError, path, "a tokenizer.json"):
+            self._tokenizer = tokenizers.Tokenizer.from_buffer(read_regular(path))
         self._stream = DecodeStream
 
     def encode(self, text: str) -> list[int]:
         """Return the tokens of a text, with those that the tokenizer puts around it."""
-        return list(self._tokenizer.encode(text).ids)
+        with reading(GenerationError, "text", "UTF-8", problem="not text"):
+            return list(self._tokenizer.encode(text).ids)
 
     def decoder(self) -> Callable[[int], str]:
         """Return a function that takes token after token; special ones give no text."""

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinycomp.errors import MemoryLimitError, ModelError
-from tinycomp.memory.system import GUARD, open_regular
+from tinycomp.memory.system import GUARD
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -69,16 +69,6 @@ class Mapping(mmap.mmap):
         """Let the system have all pages that are in memory."""
         if GUARD is not None:
             GUARD.give_back(self)
-
-
-def read_regular(path: str | os.PathLike[str]) -> bytes:
-    """Return the contents of a regular file.
-
-    Raises:
-        OSError: If it cannot be read, or is no regular file.
-    """
-    with os.fdopen(open_regular(path), "rb") as file:
-        return file.read()
 
 
 def map_file(file: IO[bytes] | int, path: Path | None = None) -> NDArray[np.uint8]:

@@ -29,6 +29,9 @@ REMOVES_LOADED_FILES = os.name != "nt"
 """Whether the file of a loaded library can be removed."""
 _LOCKED_BYTE = 1 << 30
 """Where Windows locks a file: what lies there cannot be read by others."""
+_KINDS = (
+    (stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device")
+)  # fmt: skip
 GUARD: Any = importlib.import_module("tinycomp.memory._guard") if os.name != "nt" else None
 """What keeps the process alive when a mapped file is cut off; None where that cannot happen."""
 
@@ -79,13 +82,16 @@ def _windows_memory() -> int | None:
     return int(status[2]) if kernel.GlobalMemoryStatusEx(ctypes.byref(status)) else None
 
 
-def open_regular(path: str | os.PathLike[str], folder: int | None = None, *, links: bool = True) -> int:
-    """Open a regular file for reading, and nothing else: a pipe would wait for a writer, a device never end.
+def open_regular(
+    path: str | os.PathLike[str], folder: int | None = None, *, links: bool = True, flags: int = os.O_RDONLY
+) -> int:
+    """Open a regular file, and nothing else: a pipe would wait for a writer, a device never end.
 
     Args:
         path: Its path; one name with ``folder``.
         folder: A descriptor of the folder that it lies in.
         links: Whether the path may end in a symbolic link.
+        flags: How to open it: for reading, or as ``os.open`` has it.
 
     Returns:
         A descriptor.
@@ -93,13 +99,15 @@ def open_regular(path: str | os.PathLike[str], folder: int | None = None, *, lin
     Raises:
         OSError: If it cannot be opened, or is no regular file.
     """
-    if not (links or HAS_FOLDER_DESCRIPTORS):
+    if not (links or HAS_FOLDER_DESCRIPTORS) and os.path.lexists(path):
         _refuse_link(Path(path))
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(path, flags | (0 if links else getattr(os, "O_NOFOLLOW", 0)), dir_fd=folder)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    flags |= getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags | (0 if links else getattr(os, "O_NOFOLLOW", 0)), 0o666, dir_fd=folder)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+        kind = next((word for is_such, word in _KINDS if is_such(mode)), "something else")
+        raise OSError(errno.EINVAL, f"not a regular file, but {kind}", os.fspath(path))
     return descriptor
 
 
@@ -114,11 +122,8 @@ def lock_file(path: Path) -> int | None:
         BlockingIOError: If another process has it, or somebody else in this one.
         OSError: If the file cannot be made, or is no regular file.
     """
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
-    descriptor = os.open(path, flags, 0o666)
+    descriptor = open_regular(path, links=False, flags=os.O_RDWR | os.O_CREAT)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
         if sys.platform == "win32":
             import msvcrt
 

@@ -10,7 +10,6 @@ damage, not of malice, against which everything is validated.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import json
@@ -19,7 +18,7 @@ import struct
 import sys
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -28,9 +27,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tinycomp.errors import ArtifactError, TinycompError
+from tinycomp.errors import ArtifactError
 from tinycomp.memory.constants import Place, place_of
 from tinycomp.memory.mapped import map_file, mapping_of
+from tinycomp.memory.reading import reading
 from tinycomp.memory.system import open_regular
 from tinycomp.runtime.native.program import Array
 from tinycomp.runtime.native.record import MEMBER, Recorder
@@ -114,18 +114,12 @@ class Archive:
         mapping = mapping_of(contents)  # which the module within a module is only a part of
         is_whole = mapping is not None and len(mapping) == contents.size
         stream: Any = mapping if is_whole else io.BytesIO(contents.tobytes())
-        try:
+        hint = "Save the module again with module.save(path); a model is compiled, tinycomp.compile(path)."
+        with reading(ArtifactError, where, problem="this is not a saved module, or it is damaged", hint=hint):
             with _opened(stream) as file:
                 members, digest = _members(file, contents), _fingerprint(file, contents.size)
             manifest = json.loads(members.pop(_MANIFEST).tobytes())
             version = manifest["format"]
-        except (zipfile.BadZipFile, LookupError, ValueError, TypeError, EOFError, RuntimeError, OSError) as error:
-            raise ArtifactError(
-                "this is not a saved module, or it is damaged",
-                where=where,
-                found=f"{type(error).__name__}: {error}",
-                hint="Save the module again with module.save(path); a model is compiled, tinycomp.compile(path).",
-            ) from error
         if version != FORMAT:
             raise ArtifactError(
                 "the file has another format version",
@@ -139,26 +133,11 @@ class Archive:
                 "members are missing or unknown", where=where, expected=f"those that {_MANIFEST} names",
                 found=", ".join(sorted(members)), hint="The file is damaged: save the module again.",
             )  # fmt: skip
-        with damaged("the contents are", where):
+        with reading(ArtifactError, where, problem="the contents are damaged"):
             arrays = _read_arrays(members.pop(_ARRAYS), manifest["arrays"])
             members.pop(MEMBER, None)  # for programs without Python, which check it themselves
             texts = {name: text.tobytes().decode() for name, text in members.items()}
             return cls(manifest, texts, arrays, fingerprint=digest)
-
-
-@contextlib.contextmanager
-def damaged(what: str, where: str = "") -> Iterator[None]:
-    """Raise an error that says that something in a file is damaged, where reading it fails with any other error.
-
-    Raises:
-        ArtifactError: If it does.
-    """
-    try:
-        yield
-    except TinycompError:
-        raise
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, struct.error) as error:
-        raise ArtifactError(f"{what} damaged", where=where, found=f"{type(error).__name__}: {error}") from error
 
 
 def read_archive(source: str | PathLike[str] | bytes) -> Archive:
@@ -178,12 +157,8 @@ def fingerprint(data: bytes) -> str:
     Raises:
         ArtifactError: If it is no archive.
     """
-    with damaged("the archive is"):
-        try:
-            with _opened(io.BytesIO(data)) as file:
-                return _fingerprint(file, len(data))
-        except (zipfile.BadZipFile, EOFError, RuntimeError, OSError) as error:
-            raise ValueError(error) from error
+    with reading(ArtifactError, problem="the archive is damaged"), _opened(io.BytesIO(data)) as file:
+        return _fingerprint(file, len(data))
 
 
 def _opened(stream: Any) -> zipfile.ZipFile:
@@ -202,12 +177,8 @@ def map_path(path: str | PathLike[str]) -> NDArray[np.uint8]:
     Raises:
         ArtifactError: If it cannot be read.
     """
-    try:
-        with os.fdopen(open_regular(path), "rb") as file:
-            return map_file(file, Path(path).absolute())
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ArtifactError(f"cannot read the file: {reason}", where=str(path), hint="Check the path.") from error
+    with reading(ArtifactError, path, "a saved module"), os.fdopen(open_regular(path), "rb") as file:
+        return map_file(file, Path(path).absolute())
 
 
 def _members(file: zipfile.ZipFile, data: NDArray[np.uint8]) -> dict[str, NDArray[np.uint8]]:

@@ -16,7 +16,8 @@ from tinycomp.errors import ArtifactError
 from tinycomp.lazy import LazyModule
 from tinycomp.memory.constants import Constants
 from tinycomp.memory.mapped import mapping_of
-from tinycomp.runtime.archive import Archive, damaged
+from tinycomp.memory.reading import reading
+from tinycomp.runtime.archive import Archive
 from tinycomp.runtime.assumptions import module_of
 from tinycomp.runtime.module import Module, ModuleParts
 from tinycomp.runtime.native.executor import Pool
@@ -66,7 +67,7 @@ def native_plan_from_dict(data: Mapping[str, Any], archive: Archive, pool: Pool)
     Raises:
         ArtifactError: If the data is damaged.
     """
-    with damaged("the plan is"):
+    with reading(ArtifactError, problem="the plan is damaged"):
         count, constants = _slot_count(data), Constants()
         arrays = {int(index): archive.array(key) for index, key in data["constants"].items()}
         inputs, outputs = _specs(data["inputs"]), _specs(data["outputs"])
@@ -196,7 +197,7 @@ def module_parts(
         ArtifactError: If the description is damaged.
     """
     about = archive.manifest
-    with damaged("the description is"):
+    with reading(ArtifactError, problem="the description is damaged"):
         inputs, outputs = _specs(about["inputs"]), _specs(about["outputs"])
         defaults = {str(name): np.array(archive.array(key)) for name, key in about["defaults"].items()}
         bounds = saved_bounds(about)

@@ -15,12 +15,13 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
 from tinycomp.errors import OptionError
-from tinycomp.memory.mapped import read_regular
+from tinycomp.memory import reading as named
+from tinycomp.memory.reading import read_regular
 from tinycomp.memory.system import lock_file, unlock_file
 from tinycomp.runtime.files import failure, make_folder, write_file
 from tinycomp.scoring.parquet import opened, reading
@@ -177,7 +178,8 @@ def _holds(place: Path, data: bytes) -> bool:
 
 
 def _read(place: Path) -> dict[str, Any]:
-    try:
+    problem = "the manifest of earlier results cannot be read"
+    with named.reading(OptionError, place, problem=problem, hint=_ELSEWHERE):
         found = json.loads(read_regular(place))
         if not isinstance(found, dict) or not isinstance(found.get("files"), list):
             raise TypeError("no list of files")
@@ -189,13 +191,7 @@ def _read(place: Path) -> dict[str, Any]:
         for number, file in enumerate(found["files"]):
             if not _is_file(file):
                 raise TypeError(f"files[{number}] is none")
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise OptionError(
-            "the manifest of earlier results cannot be read", where=str(place),
-            found="objects in objects, too deep" if isinstance(error, RecursionError) else str(error)[:200],
-            hint=_ELSEWHERE,
-        ) from error  # fmt: skip
-    return found
+    return cast("dict[str, Any]", found)
 
 
 def _are_texts(values: Iterable[Any]) -> bool:

@@ -11,10 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tinycomp.errors import FeedError, did_you_mean
+from tinycomp.errors import FeedError
+from tinycomp.memory import reading as named
 from tinycomp.memory.system import open_regular
-
-_KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 
 def found_files(paths: Sequence[Path], output: Path) -> list[Path]:
@@ -31,9 +30,6 @@ def found_files(paths: Sequence[Path], output: Path) -> list[Path]:
         files += inside
     seen: set[Path] = set()
     for file in files:
-        kind = _KINDS.get(stat.S_IFMT(_status(file).st_mode))
-        if kind is not None:
-            raise FeedError("not a regular file", where=str(file), expected="a Parquet file", found=kind)
         if file.resolve() in seen:
             raise FeedError("the file is given twice", where=str(file), hint="Its rows would be scored twice.")
         seen.add(file.resolve())
@@ -43,18 +39,8 @@ def found_files(paths: Sequence[Path], output: Path) -> list[Path]:
 
 
 def _status(path: Path) -> os.stat_result:
-    try:
+    with named.reading(FeedError, path, "a Parquet file, or a folder of them"):
         return path.stat()
-    except FileNotFoundError as error:
-        nearby = list[str]()
-        with contextlib.suppress(OSError):
-            nearby = [each.name for each in path.parent.iterdir() if each.name != path.name]
-        raise FeedError(
-            "there is no such file", where=str(path), expected="a Parquet file, or a folder of them",
-            hint=did_you_mean(path.name, nearby) or "Check the path.",
-        ) from error  # fmt: skip
-    except OSError as error:
-        raise FeedError("the file cannot be read", where=str(path), found=error.strerror or str(error)) from error
 
 
 def _files_in(folder: Path, output: str) -> list[Path]:
@@ -76,21 +62,10 @@ def _refuse(error: OSError) -> None:
     ) from error  # fmt: skip
 
 
-@contextlib.contextmanager
-def reading(where: str) -> Iterator[None]:
-    """Turn what Arrow raises in this block into an error with the place.
-
-    Raises:
-        FeedError: If anything is raised.
-    """
-    try:
-        yield
-    except Exception as error:
-        found = str(error).partition("\n")[0] or type(error).__name__
-        raise FeedError(
-            "the file cannot be read", where=where, expected="a Parquet file", found=found[:300],
-            hint="It may be damaged or cut off: write it again.",
-        ) from error  # fmt: skip
+def reading(where: str) -> contextlib.AbstractContextManager[None]:
+    """Turn what Arrow raises in this block into a FeedError with the place."""
+    hint = "It may be damaged or cut off: write it again."
+    return named.reading(FeedError, where, "a Parquet file", problem="the file cannot be read", hint=hint)
 
 
 @contextlib.contextmanager

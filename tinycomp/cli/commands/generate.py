@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
@@ -54,7 +55,7 @@ def _ids(text: str) -> list[int]:
 
 def _run(options: Namespace, session: Session) -> int:
     folder = Path(options.model)
-    config = folder / _CONFIG if (folder / _CONFIG).is_file() else None
+    config = folder / _CONFIG if os.path.lexists(folder / _CONFIG) else None
     if folder.is_dir():
         options.model = str(folder / read_config(config).get("decoder", {}).get("filename", _MODEL))
     module = load_module(options, session)
@@ -84,7 +85,7 @@ def _run(options: Namespace, session: Session) -> int:
 
 def _tokenizer(folder: Path, vocabulary: int | None) -> Tokenizer | None:
     """Return what the folder has; a model of 256 tokens without any works on bytes."""
-    if (folder / _TOKENIZER).is_file():
+    if os.path.lexists(folder / _TOKENIZER):
         return JsonTokenizer(folder / _TOKENIZER)
     return ByteTokenizer() if vocabulary == _BYTES else None
 

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from tinycomp.errors import ArtifactError, TargetError
+from tinycomp.memory.reading import reading
 from tinycomp.runtime.native.program import Array
 
 MAX_NAME = 40
@@ -182,11 +183,10 @@ class CSource:
         Raises:
             ArtifactError: If something is missing or of the wrong kind.
         """
-        try:
+        with reading(ArtifactError, problem="the description of C source is damaged"):
             lists = {name: tuple(map(str, data[name])) for name in _LISTS}
             scratch = int(data["scratch_bytes"])
-            return cls(str(data["text"]), str(data["function"]), tuple(constants), scratch, **lists)
-        except (KeyError, TypeError, ValueError, TargetError) as error:
-            raise ArtifactError(
-                "the description of C source is damaged", found=f"{type(error).__name__}: {error}"
-            ) from error
+            try:
+                return cls(str(data["text"]), str(data["function"]), tuple(constants), scratch, **lists)
+            except TargetError as error:
+                raise ValueError(error) from error

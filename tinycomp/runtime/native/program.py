@@ -17,6 +17,7 @@ import numpy as np
 
 from tinycomp.errors import ArtifactError
 from tinycomp.lazy import cached_property
+from tinycomp.memory.reading import reading
 from tinycomp.runtime.native.library import kernel_named, lib
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.symbolic import Expression, Size, define, definitions, naming, parse, product, readable
@@ -423,15 +424,10 @@ class Program:
         Raises:
             ArtifactError: If something is missing or of the wrong kind.
         """
-        with naming():
-            try:
-                for name, text in data.get("named", {}).items():
-                    define(str(name), parse(text))
-                return cls._from_dict(data, constants)
-            except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-                raise ArtifactError(
-                    "the description of a program is damaged", found=f"{type(error).__name__}: {error}"
-                ) from error
+        with naming(), reading(ArtifactError, problem="the description of a program is damaged"):
+            for name, text in data.get("named", {}).items():
+                define(str(name), parse(text))
+            return cls._from_dict(data, constants)
 
     @classmethod
     def _from_dict(cls, data: Mapping[str, Any], constants: Sequence[Array]) -> Program:

@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from tinycomp.errors import TinycompWarning, TuningError, WriteError, shown
+from tinycomp.memory.reading import read_regular, reading
+from tinycomp.memory.system import open_regular
 from tinycomp.runtime.native.processor import Machine, this_machine
 
 VERSION = 1
@@ -100,13 +102,8 @@ class TuningLog:
             TuningError: If the file cannot be read, or has lines but none of a tuning log.
         """
         where = Path(path)
-        try:
-            lines = where.read_text(encoding="utf-8", errors="replace").splitlines()
-        except OSError as error:
-            hint = "Write one with tinycomp.tune(model, log=...), or: tinycomp tune MODEL --log FILE."
-            raise TuningError(
-                "the tuning log cannot be read", where=str(where), found=error.strerror or str(error), hint=hint
-            ) from error
+        with reading(TuningError, where, "a log as tinycomp.tune or tinycomp tune --log FILE writes it"):
+            lines = read_regular(where).decode(errors="replace").splitlines()
         entries = list(_read(lines, str(where)))
         if not entries and any(map(str.strip, lines)):
             raise TuningError(
@@ -125,7 +122,8 @@ class TuningLog:
         if self.path is None:
             return
         try:
-            with self.path.open("a+b") as file:
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+            with os.fdopen(open_regular(self.path, flags=flags), "a+b") as file:
                 file.write(_end_of_last_line(file) + f"{entry.to_json()}\n".encode())
         except OSError as error:
             raise WriteError(
