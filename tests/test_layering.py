@@ -54,7 +54,7 @@ SEES: dict[str, frozenset[str]] = {
     "checking": PASSES | {"runtime", "driver.lowering", "checking"},
     "export_c": BASE | {"runtime", "checking", "export_c"},
     "quantization": COMPILING | {"quantization"},
-    "generation": frozenset({"arguments", "dataclass", "errors", "runtime", "generation"}),
+    "generation": frozenset({"arguments", "dataclass", "errors", "generation", "memory", "runtime"}),
     "backend": COMPILING | {"backend"},
     "pytorch": COMPILING | {"pytorch"},
     "scoring": COMPILING | {"scoring"},

@@ -133,7 +133,7 @@ CASES = [
         "there is no such file",
         'Did you mean "model.onnx"?',
     ),
-    rejected("1-folder", lambda folder: folder, ModelError, "not a regular file; expected an .onnx file"),
+    rejected("1-folder", lambda folder: folder, ModelError, "not a regular file, but a folder; expected an .onnx file"),
     rejected("1-device", lambda folder: Path("/dev/null"), ModelError, "not a regular file"),
     rejected("1-not-a-model", 7, ModelError, "not a model; expected a path, bytes or onnx.ModelProto; found", "int"),
     rejected("1-none", lambda folder: None, ModelError, "NoneType"),

@@ -27,7 +27,7 @@ def test_a_misspelt_model(call, unknown_op) -> None:
 
 
 def test_a_folder(call, tmp_path) -> None:
-    fails(call("run", tmp_path), "this is a folder", "hint: Name a file inside it.")
+    fails(call("run", tmp_path), "not a regular file, but a folder", "hint: Name a file inside it.")
 
 
 def test_a_file_that_is_no_model(call, tmp_path) -> None:

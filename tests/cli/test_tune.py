@@ -68,7 +68,7 @@ def test_a_log_decides_also_for_kernel_calls(call, tmp_path) -> None:
 def test_a_missing_log_is_named(call) -> None:
     result = call("compile", "digits", "-t", "c:tuning=none.jsonl")
     assert result.code == exits.USAGE
-    assert "the tuning log cannot be read where: none.jsonl" in result.error
+    assert "there is no such file where: none.jsonl expected: a log as tinycomp tune MODEL --log FILE" in result.error
 
 
 def test_why_says_how(call) -> None:

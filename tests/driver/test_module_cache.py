@@ -197,7 +197,7 @@ def test_the_contents_of_a_tuning_log_decide(path: Path, tmp_path: Path, folder:
     log.write_text("\n\n")
     assert not was_found(compiled(path, options=options))
     log.unlink()
-    with pytest.raises(TuningError, match="the tuning log cannot be read"):
+    with pytest.raises(TuningError, match="there is no such file; expected a log"):
         compiled(path, options=options)
 
 

@@ -288,7 +288,7 @@ def test_files_and_folders_that_may_not_be_read(model: Path, reachable: Path):
         with without(path), pytest.raises(ModelError, match="Permission denied"):
             tinycomp.from_onnx(model)
     for path in (saved, saved.parent):
-        with without(path), pytest.raises(ArtifactError, match="cannot read the file: Permission denied"):
+        with without(path), pytest.raises(ArtifactError, match="cannot be read: Permission denied"):
             tinycomp.load(saved)
     with without(saved.parent), pytest.raises(WriteError, match="Permission denied"):
         write_file(saved, b"data")

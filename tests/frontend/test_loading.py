@@ -41,9 +41,9 @@ def test_what_is_not_a_model_is_named(tmp_path: Path, data: bytes, text: str) ->
 
 def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").touch()
-    with pytest.raises(ModelError, match=r'there is no such file. Did you mean "model.onnx"\?'):
+    with pytest.raises(ModelError, match=r'there is no such file; expected an .onnx file. Did you mean "model.onnx"\?'):
         import_model(tmp_path / "modle.onnx")
-    with pytest.raises(ModelError, match=r"not a regular file; expected an \.onnx file"):
+    with pytest.raises(ModelError, match=r"not a regular file, but a folder; expected an \.onnx file"):
         import_model(tmp_path)
 
 

@@ -227,7 +227,7 @@ def test_a_file_that_goes_away_while_it_is_loaded(tmp_path, monkeypatch):
     module.save(path)  # from what was read
     np.testing.assert_array_equal(load(path)(digits()[0][:2]), module(digits()[0][:2]))
     path.unlink()
-    with pytest.raises(ArtifactError, match="cannot read the file: No such file"):
+    with pytest.raises(ArtifactError, match="there is no such file"):
         load(path)
 
 

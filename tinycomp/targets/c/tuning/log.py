@@ -102,7 +102,7 @@ class TuningLog:
             TuningError: If the file cannot be read, or has lines but none of a tuning log.
         """
         where = Path(path)
-        with reading(TuningError, where, "a log as tinycomp.tune or tinycomp tune --log FILE writes it"):
+        with reading(TuningError, where, "a log as tinycomp tune MODEL --log FILE writes it"):
             lines = read_regular(where).decode(errors="replace").splitlines()
         entries = list(_read(lines, str(where)))
         if not entries and any(map(str.strip, lines)):
