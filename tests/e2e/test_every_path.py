@@ -73,7 +73,7 @@ class Way:
 
     option: str
     kind: str
-    use: Callable[[Path], object] | str
+    use: Callable[[Path], Any] | str
     may: Sequence[str] = ()
     writes: bool = False
 
@@ -92,27 +92,26 @@ COMMANDS = {
     "verify": "--against numpy", "opt": "-o out.tir",
 }  # fmt: skip
 """The commands that take a model, and what else they need."""
-SAVED = ("run", "score", "serve", "generate", "bench", "report")
 
 
 def models() -> Iterator[Way]:
     for command, more in COMMANDS.items():
         stem, option = "decoder" if command == "generate" else "x", "models" if command == "serve" else "model"
-        for suffix in (".onnx", ".tir", *((".tcm",) if command in SAVED else ())):
+        for suffix in (".onnx", *((".tir", ".tcm") if command in ("run", "report") else ())):
             yield Way(f"{command} {option}", stem + suffix, f"{command} @ {more}")
-    for kind in ("x.onnx", "x.tir", "x.tcm"):
-        yield Way("report --against", kind, "report x.onnx --against @")
+    yield Way("opt model", "x.tir", "opt @ -o out.tir")
+    yield Way("report --against", "x.tcm", "report x.onnx --against @")
     yield Way("verify --layers", "x.onnx", "verify q.onnx --layers @ --data x.npy")
 
 
 def other_files() -> Iterator[Way]:
-    for kind in ("x.npy", "x.npz"):
-        for command, more in (
-            ("run", ""), ("bench", "--runs 1"), ("report", "--profile"), ("verify", "--against numpy")
-        ):  # fmt: skip
-            yield Way(f"{command} --input", kind, f"{command} x.onnx {more} --input @")
-        yield Way("quantize --calibration", kind, "quantize x.onnx -o out.onnx --calibration @")
-        yield Way("verify --data", kind, "verify q.onnx --layers x.onnx --data @")
+    for option, command in (
+        ("run --input", "run x.onnx"), ("bench --input", "bench x.onnx --runs 1"),
+        ("report --input", "report x.onnx --profile"), ("verify --input", "verify x.onnx --against numpy"),
+        ("quantize --calibration", "quantize x.onnx -o out.onnx"), ("verify --data", "verify q.onnx --layers x.onnx"),
+    ):  # fmt: skip
+        yield Way(option, "x.npy", f"{command} {option.split()[1]} @")
+    yield Way("run --input", "x.npz", "run x.onnx --input @")
     yield Way("-t c:tuning=", "log.jsonl", "compile x.onnx -t c:tuning=@", LOG)
     yield Way("tune --log", "log.jsonl", "tune x.onnx --shape x=1,4 --log @", ("nothing", *LOG))
     yield Way("score files", "in.parquet", "score x.onnx @ -o scored")
@@ -133,7 +132,6 @@ def written() -> Iterator[Way]:
         ("report --html", "x.html", "report x.onnx --html @"),
         ("verify --html", "x.html", "verify q.onnx --layers x.onnx --data x.npy --html @"),
         ("report --model-explorer", "folder/", "report x.onnx --model-explorer @"),
-        ("opt --output", "x.tir", "opt x.onnx -o @"),
         ("opt --output", "x.onnx", "opt x.onnx -o @"),
     ):
         yield Way(option, kind, command, MADE if kind == "folder/" else ANYTHING, writes=True)

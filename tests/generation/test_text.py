@@ -46,7 +46,7 @@ def test_a_file_that_is_no_tokenizer(tmp_path):
     pytest.importorskip("tokenizers")
     path = tmp_path / "tokenizer.json"
     path.write_text("{}")
-    with pytest.raises(GenerationError, match=r"tokenizer.json: the file is damaged; expected a tokenizer.json; found "):
+    with pytest.raises(GenerationError, match=r"the file is damaged; expected a tokenizer.json; found "):
         JsonTokenizer(path)
 
 
