@@ -206,6 +206,35 @@ def test_every_option_that_takes_a_path_has_a_row() -> None:
     assert not missing
 
 
+def promised() -> str:
+    """Return what SECURITY.md says that has been tried."""
+    read = sorted({f"`{way.option}`" for way in (*models(), *other_files())})
+    write = sorted({f"`{way.option}`" for way in written()})
+    faults = ", ".join(FAULTS)
+    return f"""
+  | | |
+  |---|---|
+  | in place of the file | {faults} |
+  | read | {", ".join(read)} |
+  | written | {", ".join(write)} |
+  | of Python | every parameter whose type has paths in it |
+
+"""
+
+
+def test_the_list_of_what_is_promised() -> None:
+    _, _, rest = (ROOT / "SECURITY.md").read_text("utf-8").partition("<!-- paths: begin -->\n")
+    assert rest.partition("<!-- paths: end -->")[0] == promised()
+
+
+def test_every_promise_stands_beside_its_test() -> None:
+    text = (ROOT / "SECURITY.md").read_text("utf-8").partition("## How it is tested")[0]
+    for promise in re.findall(r"^- (.*?)(?=^- |^#|^$|^\*\*)", text, re.MULTILINE | re.DOTALL):
+        tests = re.findall(r"`(tests/[\w/.]+)`", promise)
+        assert tests or promise.startswith("It has neither encryption"), promise
+        assert all((ROOT / test).exists() for test in tests), promise
+
+
 def test_every_parameter_that_takes_a_path_has_a_row(place: Path) -> None:
     texts = [path.read_text("utf-8") for path in (ROOT / "tinycomp").rglob("*.py") if path.parent.name != "memory"]
     marks = {"PathLike", *re.findall(r"^(\w+) = .*PathLike", "\n".join(texts), re.MULTILINE)}

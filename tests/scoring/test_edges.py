@@ -107,16 +107,16 @@ def a_loop(path: Path) -> None:
 
 
 IN_PLACE: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "a pipe": (os.mkfifo, "not a regular file; expected a Parquet file; found a pipe"),
-    "a socket": (a_socket, "not a regular file; expected a Parquet file; found a socket"),
-    "a device": (lambda path: path.symlink_to("/dev/zero"), "not a regular file; .* found a device"),
-    "nothing to read": (lambda path: path.symlink_to("/dev/null"), "not a regular file; .* found a device"),
+    "a pipe": (os.mkfifo, "cannot be read: not a regular file, but a pipe; expected a Parquet file"),
+    "a socket": (a_socket, "cannot be read: not a regular file, but a socket; expected a Parquet file"),
+    "a device": (lambda path: path.symlink_to("/dev/zero"), "cannot be read: not a regular file, but a device"),
+    "nothing to read": (lambda path: path.symlink_to("/dev/null"), "cannot be read: not a regular file, but a device"),
     "a link to a pipe": (
         lambda path: (os.mkfifo(path.with_name("pipe")), path.symlink_to("pipe")),
-        "not a regular file; .* found a pipe",
+        "cannot be read: not a regular file, but a pipe",
     ),
     "a link to nothing": (lambda path: path.symlink_to("nothing"), "there is no such file"),
-    "a link in a circle": (a_loop, "the file cannot be read; found Too many"),
+    "a link in a circle": (a_loop, "cannot be read: Too many"),
     "an empty file": (lambda path: path.touch(), "the file cannot be read"),
     "a text": (lambda path: path.write_text("text"), "the file cannot be read"),
     "the ends alone": (lambda path: path.write_bytes(b"PAR1PAR1"), "the file cannot be read"),
@@ -234,7 +234,7 @@ def test_a_manifest_that_is_none_is_an_error(case: str, tmp_path: Path) -> None:
     place.write_bytes(MANIFESTS[case])
     with pytest.raises(
         OptionError,
-        match=r"manifest.json: the manifest of earlier results cannot be read; found .* Name another",
+        match=r"manifest.json: the file is damaged; expected the manifest of earlier results; found .* Name another",
     ) as caught:
         manifest.prepare(tmp_path / "out", b"model", {"columns": {}, "keep": []}, [])
     assert len(str(caught.value)) < 600 + len(str(place))
@@ -245,7 +245,7 @@ def test_what_is_no_manifest_is_not_waited_for(kind: str, tmp_path: Path) -> Non
     place = tmp_path / "out" / "_tinycomp" / "manifest.json"
     place.parent.mkdir(parents=True)
     IN_PLACE[kind][0](place)
-    with pytest.raises(OptionError, match=r"manifest\.json: the manifest of earlier results cannot be read"):
+    with pytest.raises(OptionError, match=r"manifest\.json: .*; expected the manifest of earlier results"):
         manifest.prepare(tmp_path / "out", b"model", {"columns": {}, "keep": []}, [])
 
 

@@ -57,8 +57,8 @@ def reading(
             problem, found = f"cannot be read: {error.strerror}", ""
             if isinstance(error, (FileNotFoundError, NotADirectoryError)):
                 problem = "there is no such file"
-                hint = _nearby(Path(where))
-            hint = hint or ("Name a file inside it." if Path(where).is_dir() else "Check the path.")
+            hint = _nearby(Path(where)) if "no such" in problem else ""
+            hint = hint or ("Name a file inside it." if problem.endswith("a folder") else "Check the path.")
         elif isinstance(error, RecursionError):
             found = "objects in objects, too deep"
         else:

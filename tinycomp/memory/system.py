@@ -102,7 +102,12 @@ def open_regular(
     if not (links or HAS_FOLDER_DESCRIPTORS) and os.path.lexists(path):
         _refuse_link(Path(path))
     flags |= getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(path, flags | (0 if links else getattr(os, "O_NOFOLLOW", 0)), 0o666, dir_fd=folder)
+    try:
+        descriptor = os.open(path, flags | (0 if links else getattr(os, "O_NOFOLLOW", 0)), 0o666, dir_fd=folder)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        raise OSError(errno.EINVAL, "not a regular file, but a socket", os.fspath(path)) from error
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)

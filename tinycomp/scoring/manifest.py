@@ -178,8 +178,7 @@ def _holds(place: Path, data: bytes) -> bool:
 
 
 def _read(place: Path) -> dict[str, Any]:
-    problem = "the manifest of earlier results cannot be read"
-    with named.reading(OptionError, place, problem=problem, hint=_ELSEWHERE):
+    with named.reading(OptionError, place, "the manifest of earlier results", hint=_ELSEWHERE):
         found = json.loads(read_regular(place))
         if not isinstance(found, dict) or not isinstance(found.get("files"), list):
             raise TypeError("no list of files")

@@ -30,6 +30,7 @@ def found_files(paths: Sequence[Path], output: Path) -> list[Path]:
         files += inside
     seen: set[Path] = set()
     for file in files:
+        _status(file)
         if file.resolve() in seen:
             raise FeedError("the file is given twice", where=str(file), hint="Its rows would be scored twice.")
         seen.add(file.resolve())
