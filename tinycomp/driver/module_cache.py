@@ -94,7 +94,7 @@ def compile_cached(model: Any, target: Any, given: Mapping[str, Any], cache: boo
             "tinycomp's own files have changed since this process began, so the cache of modules is left alone: start"
             " the process again",
             TinycompWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
         return _compiled(model, target, given)
     try:
@@ -435,7 +435,7 @@ def _make(store: ModuleCache, wanted: _Wanted, model: Any, target: Any, given: M
     try:
         data = module.to_bytes()
     except TinycompError as error:
-        warnings.warn(f"a compiled module is not kept: {error}", TinycompWarning, stacklevel=5)
+        warnings.warn(f"a compiled module is not kept: {error}", TinycompWarning, stacklevel=6)
         return module
     entry = store.entry(wanted.key)
     is_first = entry is None or entry.depends_on == depends_on
