@@ -591,7 +591,8 @@ def case(seed: int) -> list[tuple[str, str, str]]:
         return [every[seed]]
     rng, _ = generators("api", seed)
     first = rng.choice(every)
-    return [first, rng.choice([each for each in every if each[0] == first[0] and each[1] != first[1]] or [first])]
+    others = [each for each in every if each[0] == first[0] and each[1] != first[1]]
+    return [first, rng.choice(others)] if others else [first]
 
 
 def check(seed: int) -> Counter[str]:

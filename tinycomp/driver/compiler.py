@@ -99,7 +99,7 @@ def compile_uncached(
     check_positive("memory_limit", memory_limit, "bytes")
     pool = Pool(threads if threads is not None else default_threads())
     _check_precision(precision, passes)
-    if place and passes is not None:
+    if passes is not None and isinstance(place, Mapping) and place:
         raise OptionError("nodes are placed by the default passes only", where="place", found="passes", hint=_NO_PASSES)
     with compiling():  # the first use of a target imports it
         targets, common = steered(resolve_targets(target, options), policy, place)
