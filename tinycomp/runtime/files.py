@@ -33,6 +33,7 @@ _HINTS = {
     errno.ENOTDIR: "A part of the path is a file; name a folder there.",
     errno.EEXIST: "A file has that name; choose another.",
     errno.EISDIR: "Name a file inside it.",
+    errno.ELOOP: "A link leads to itself; name another place.",
     errno.ENXIO: "Nobody reads from this pipe.",
 }
 
