@@ -111,7 +111,10 @@ class AssumingModule(Module):
         except (ExecutionError, FeedError) as error:
             if isinstance(error, DeviceFault) or error.where.startswith("input") or is_time_up(error):
                 raise
-            results = instead()  # which fails as well, unless it was for a declaration
+            try:
+                results = instead()
+            except TinycompError:  # it was not for a declaration
+                raise error from None
             self._refute(error)
             return results
         return instead()

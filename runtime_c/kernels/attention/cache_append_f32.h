@@ -106,6 +106,11 @@ static void append_block(const tc_call *call, int64_t batch, int64_t head, int64
     tc_fail(call, "the cache is full: a sequence is longer than its buffer");
     return;
   }
+  const int32_t *longest = call->operands[APPEND_LONGEST];
+  if (p->append && longest && p->capacity > tc_max(p->past_rows, *longest)) {
+    tc_fail(call, "the present is declared longer than the past and the longest sequence are");
+    return;
+  }
   const int64_t first = p->append ? span.first : 0, last = first + p->rows;
   float *y = (float *)call->operands[APPEND_Y] + batch * p->y_batch + head * p->y_head;
   const float *past = call->operands[APPEND_PAST];

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import tinycomp
-from tinycomp.errors import ExecutionError, FeedError, TinycompError
+from tinycomp.errors import ExecutionError, FeedError, TinycompError, TinycompWarning
 
 GROUPED = ("query", "key", "value", "past_key", "past_value", "seqlens_k", "total_sequence_length", "cos_cache",
            "sin_cache", "position_ids", "attention_bias", "head_sink")  # fmt: skip
@@ -159,6 +160,19 @@ def test_grouped_queries_equal_onnxruntime_and_the_host(name):
     assert_valid_rows_equal(result, in_onnxruntime(data, feeds, outputs), feeds)
     for output, array in reference.items():
         np.testing.assert_allclose(result[output], array, 2e-5, 2e-6)
+
+
+@pytest.mark.parametrize("declared", [5, 8, 20, 32])
+def test_a_present_that_is_declared_in_another_length_is_as_long_as_it_is(declared):
+    """Whatever the model says: it is as long as the past's buffer or the longest sequence, whichever is greater."""
+    feeds, outputs, attrs = grouped(rows=1, capacity=8, lengths=[5])
+    wrong = {n: [*shape[:2], declared, shape[3]] if "present" in n else shape for n, shape in outputs.items()}
+    reference = tinycomp.compile(model("GroupQueryAttention", GROUPED, feeds, outputs, attrs), "host").run(feeds)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TinycompWarning)
+        found = tinycomp.compile(model("GroupQueryAttention", GROUPED, feeds, wrong, attrs)).run(feeds)
+    for output, array in reference.items():
+        np.testing.assert_allclose(found[output], array, 2e-5, 2e-6)
 
 
 def test_several_tokens_of_sequences_of_different_lengths():

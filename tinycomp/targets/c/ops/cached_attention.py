@@ -197,6 +197,10 @@ def _grouped_check(node: Node) -> Verdict:
     if not isinstance(grouped_attention.head_size(node), int):
         return reject("the size of a head is not known")
     length = grouped_attention.present_length(node)
+    past = node.optional_operand(3)
+    room = past.shape[2] if past is not None and past.shape else None
+    if isinstance(room, int) and isinstance(length, int) and length < room:
+        return reject(f"the present is declared shorter than the past: {length} and {room}")
     return length is not None or reject("the length of the present is not known: total_sequence_length decides it")
 
 
