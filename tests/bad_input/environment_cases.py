@@ -302,8 +302,13 @@ with tempfile.TemporaryDirectory() as folder:
     # 67 saved modules
     doing("67-unharmed", loading(lambda d: d)),
     doing("67-empty", loading(lambda d: b""), ArtifactError, "not a saved module, or it is damaged"),
-    doing("67-no-file", lambda folder: tinycomp.load(folder / "none.tcm"), ArtifactError, "none.tcm: cannot read"),
-    doing("67-folder", lambda folder: tinycomp.load(folder), ArtifactError, "cannot read"),
+    doing(
+        "67-no-file",
+        lambda folder: tinycomp.load(folder / "none.tcm"),
+        ArtifactError,
+        "none.tcm: there is no such file",
+    ),
+    doing("67-folder", lambda folder: tinycomp.load(folder), ArtifactError, "not a regular file, but a folder"),
     *(
         doing(f"67-truncated-{part}", loading(lambda d, part=part: d[: len(d) * part // 100]), ArtifactError, "damaged")
         for part in (1, 50, 99)

@@ -211,7 +211,7 @@ def test_weights_of_eight_bits_are_the_default_and_need_data():
     [
         (
             {"weights": "int3"},
-            "weights: weights cannot have this value; expected one of int8, int4; found 'int3'. Did you mea",
+            'weights: the option does not take this value; expected "int8" or "int4"; found \'int3\'. Did you mean',
         ),
         ({"block": 24}, "block: block cannot have this value; expected one of 16, 32, 64, 128, 256; found 24"),
         (

@@ -119,7 +119,7 @@ def make_window(
     dilations: Sequence[int] | None = None,
     pads: Sequence[int] | None = None,
     auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
+    ceil_mode: bool = False,
 ) -> Window[S]:
     """Check the attributes of a convolution or pooling and return its geometry.
 

@@ -7,6 +7,7 @@ set as text, never as markup; and the page allows no script and no style but its
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import html
 import json
@@ -38,6 +39,7 @@ def page(views: Sequence[View]) -> str:
     )
 
 
+@functools.cache
 def _asset(name: str) -> str:
     return (files(__package__) / "assets" / name).read_text("utf-8")
 

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 import tinycomp
 from tests.cases.values import floats
-from tinycomp.errors import TinycompError
+from tinycomp.errors import TinycompError, TinycompWarning
 from tinycomp.ops.resize import NEAREST_MODES, TRANSFORM_MODES, resize
 from tinycomp.runtime.module import Module
 
@@ -73,12 +73,11 @@ def test_ratios_that_are_kept(mode: str, policy: str) -> None:
         assert_same(floats(1, 2, 6, 7), asked, axes=[2, 3], mode=mode, keep_aspect_ratio_policy=policy)
 
 
-def test_a_scale_that_gives_another_size_is_an_error() -> None:
+def test_a_scale_that_gives_another_size_than_declared_is_right_and_what_is_no_scale_an_error() -> None:
     module = compiled((1, 1, 4, 4), (1, 1, 8, 4), {"scales": np.ones(4, F32)})
     x, scales = floats(1, 1, 4, 4), np.array([1, 1, 2, 1], F32)
     assert module.run({"x": x, "scales": scales})["y"].shape == (1, 1, 8, 4)
     for wrong, text in (
-        (3.0, "another size"),
         (-2.0, "not positive"),
         (np.inf, "not positive"),
         (np.nan, "not positive"),
@@ -86,3 +85,6 @@ def test_a_scale_that_gives_another_size_is_an_error() -> None:
         scales[2] = wrong
         with pytest.raises(TinycompError, match=text):
             module.run({"x": x, "scales": scales})
+    scales[2] = 3.0
+    with pytest.warns(TinycompWarning, match="another size"):
+        assert module.run({"x": x, "scales": scales})["y"].shape == (1, 1, 12, 4)
