@@ -224,7 +224,7 @@ def results(s: Subject) -> Iterator[Trial]:
 def _may_be_absent(model: onnx.ModelProto, names: frozenset[str]) -> bool:
     """Tell whether the node may leave results out, rather than let nobody read them."""
     node = model.graph.node[0]
-    version = next(op.version for op in model.opset_import if op.domain.replace("ai.onnx", "") in (node.domain, ""))
+    version = next(op.version for op in model.opset_import if op.domain in {node.domain, node.domain or "ai.onnx"})
     if not onnx.defs.has(node.op_type, version, node.domain):
         return False
     formal = onnx.defs.get_schema(node.op_type, version, node.domain).outputs

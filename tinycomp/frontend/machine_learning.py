@@ -35,7 +35,7 @@ _WINITZKI = 0.147
 """The constant of Winitzki's approximation of the inverse error function, which onnxruntime has."""
 
 
-def _features(b: Body, x: Value, *ranks: int) -> Value:
+def _features(b: Body, x: Value, *ranks: int | None) -> Value:
     """Return rows of numbers in float32."""
     covered(x.dtype in ("float32", "float64", "int32", "int64") and x.rank in (ranks or (2,)))
     return b.cast(x, "float32")
@@ -80,7 +80,10 @@ def _scaler(b: Body, x: Value, *, offset: Sequence[float] = (), scale: Sequence[
 @defines("Normalizer", since=18)
 def _normalizer(b: Body, x: Value, *, norm: str = "MAX") -> Value:
     covered(norm in ("MAX", "L1", "L2"))
-    rows = _features(b, x, 1, 2)  # a vector is one row
+    rows = _features(b, x, 1, 2, None)  # a vector is one row
+    if rows.rank is None:
+        width = b("Shape", rows, start=-1)
+        rows = b("Reshape", rows, b("Concat", b.ints(-1), width, axis=0))
     size = b(f"Reduce{norm.title()}", rows, b.ints(-1), keepdims=1)
     return b("Div", rows, b("Where", b("Equal", size, b.float32(0)), b.float32(1), size))
 
