@@ -72,6 +72,14 @@ def test_what_comes_back_is_the_same(name, request, tmp_path):
         assert packed(loaded) == packed(module)
 
 
+def test_a_module_that_computes_no_elements_comes_back(tmp_path):
+    node = helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[2, 2])
+    x = np.zeros((0, 3, 8, 8), np.float32)
+    module = tinycomp.compile(make_model([node], {"x": x}, {}, ["y"]), "c")
+    module.save(tmp_path / "none.tcm")
+    assert tinycomp.load(tmp_path / "none.tcm").run({"x": x})["y"].shape == (0, 3, 7, 7)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_saving_is_deterministic(name, request):
     module = request.getfixturevalue(name)

@@ -333,6 +333,8 @@ def _text(of: _Type) -> str:
 
 
 def _check_writes(program: Program) -> None:
+    if program.outputs and all(0 in spec.shape for spec in program.outputs):
+        return  # nothing is computed: what prepares operands of no elements is left out
     written: set[tuple[str, int]] = set()
     for index, call in enumerate(program.instructions):
         where = f"program {program.name}, instruction {index} ({call.kernel})"
