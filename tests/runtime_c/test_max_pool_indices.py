@@ -67,7 +67,7 @@ def run(x: np.ndarray, case: str, order: int, shape: tuple[int, ...], isa: str, 
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint16", "int64"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint8"])
 def test_max_pool_indices_equals_python(case, dtype, isa, pool, rng):
     """Few numbers, so that several are equal, among them NaN and the lowest."""
     x = rng.integers(0, 9, CASES[case][0]).astype(dtype)

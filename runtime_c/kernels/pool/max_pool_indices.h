@@ -10,6 +10,18 @@
 
 enum { MAX_INDICES_Y, MAX_INDICES_PLACES, MAX_INDICES_X };
 
+/* What ONNX takes maxima of windows of; halves are widened. */
+#define MAX_INDICES_LIST         \
+  TC_NUMBER(F32, float, float)   \
+  TC_NUMBER(F64, double, double) \
+  TC_NUMBER(I8, int8_t, int8_t)  \
+  TC_NUMBER(U8, uint8_t, uint8_t)
+
+static int max_indices_size(int64_t type) {
+  const bool is_number = type == TC_TYPE_F32 || type == TC_TYPE_F64 || type == TC_TYPE_I8 || type == TC_TYPE_U8;
+  return is_number ? tc_number_size(type) : 0;
+}
+
 static bool max_indices_axis(int64_t size, int64_t output, int64_t kernel, int64_t stride, int64_t dilation,
                              int64_t before) {
   const int64_t most = INT64_C(1) << 31;
@@ -20,7 +32,7 @@ static bool max_indices_axis(int64_t size, int64_t output, int64_t kernel, int64
 
 static void TC_NAME(tc_max_pool_indices_prepare)(tc_prepare *prepare) {
   const tc_max_pool_indices_params *p = prepare->params;
-  const int size = tc_number_size(p->type);
+  const int size = max_indices_size(p->type);
   TC_REQUIRE(prepare, size, "numbers of type %lld cannot be compared", (long long)p->type);
   TC_REQUIRE(prepare, p->storage_order == 0 || p->storage_order == 1, "storage_order must be 0 or 1");
   TC_REQUIRE(
@@ -170,13 +182,7 @@ static void max_indices_pick(void *to, const void *from, size_t size, int64_t st
 #define MAX_INDICES_LOWEST_F64 (-INFINITY)
 #define MAX_INDICES_LOWEST_I8 INT8_MIN
 #define MAX_INDICES_LOWEST_U8 0
-#define MAX_INDICES_LOWEST_I16 INT16_MIN
-#define MAX_INDICES_LOWEST_U16 0
-#define MAX_INDICES_LOWEST_I32 INT32_MIN
-#define MAX_INDICES_LOWEST_U32 0
-#define MAX_INDICES_LOWEST_I64 INT64_MIN
-#define MAX_INDICES_LOWEST_U64 0
-TC_NUMBER_LIST
+MAX_INDICES_LIST
 #undef TC_NUMBER
 
 /* One line of the result, whose elements have this size; the places count from the start of the image. */
@@ -188,7 +194,7 @@ static void max_indices_line_of(const tc_max_pool_indices_params *p, void *y, in
   case TC_TYPE_##kind:                              \
     max_indices_line_##kind(p, y, places, x, line); \
     break;
-    TC_NUMBER_LIST
+    MAX_INDICES_LIST
 #undef TC_NUMBER
   }
 }

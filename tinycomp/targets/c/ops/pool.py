@@ -14,7 +14,7 @@ from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.library import lib
 from tinycomp.symbolic import Size, product, typical
-from tinycomp.targets.c.codegen.element_program import NUMBERS, TYPES
+from tinycomp.targets.c.codegen.element_program import TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter, nbytes
 from tinycomp.targets.c.codegen.images import FLOAT, Pixels, is_planar, pixels_of, pixels_to
 from tinycomp.targets.c.codegen.rules import LoweringRules
@@ -75,7 +75,10 @@ def pool(emit: Emitter, node: Node) -> None:
 
 
 @FAMILY.lower(
-    "MaxPoolIndices", domain=TINYCOMP, check=all_of(dtypes(*NUMBERS), ranks(3, 4, 5)), layout=LayoutRule.ROW_MAJOR
+    "MaxPoolIndices",
+    domain=TINYCOMP,
+    check=all_of(dtypes("float32", "float64", *EIGHT_BITS), ranks(3, 4, 5)),
+    layout=LayoutRule.ROW_MAJOR,
 )
 def max_pool_indices(emit: Emitter, node: Node) -> None:
     """Emit a search for the maxima and their places; those count in the tensor as ONNX has it, row by row."""
