@@ -8,6 +8,7 @@ import pytest
 from onnx import helper
 
 import tinycomp
+from tests.arrays import read_only, unaligned
 from tests.targets.c.harness import make_model
 from tinycomp.errors import FeedError
 from tinycomp.runtime.spec import TensorSpec, check_feed
@@ -39,20 +40,6 @@ def test_by_position_by_name_and_mixed(module):
     assert_right(module(A, b=B))
     assert_right(module.run({"b": B, "a": A}).values())
     assert list(module.run({"b": B, "a": A})) == ["y", "z"]
-
-
-def unaligned(array: np.ndarray) -> np.ndarray:
-    raw = np.empty(array.nbytes + 1, np.uint8)
-    view = np.frombuffer(raw.data, array.dtype, array.size, offset=1).reshape(array.shape)
-    assert not view.flags.aligned
-    view[...] = array
-    return view
-
-
-def read_only(array: np.ndarray) -> np.ndarray:
-    copy = array.copy()
-    copy.flags.writeable = False
-    return copy
 
 
 class Exchanged:

@@ -27,6 +27,7 @@ import numpy as np
 import onnx
 
 import tinycomp
+from tests.arrays import read_only, unaligned
 from tests.fuzz.harness import Harness, WrongError, generators
 from tests.generation.decoders import decoder
 from tinycomp.data import digits, digits_model
@@ -397,19 +398,6 @@ def _strided(array: np.ndarray) -> np.ndarray:
     return wide[..., ::2]
 
 
-def _misaligned(array: np.ndarray) -> np.ndarray:
-    raw = np.zeros(array.nbytes + 1, np.uint8)
-    copy = raw[1:].view(array.dtype).reshape(array.shape)
-    copy[...] = array
-    return copy
-
-
-def _read_only(array: np.ndarray) -> np.ndarray:
-    copy = array.copy()
-    copy.flags.writeable = False
-    return copy
-
-
 ANY: dict[str, tuple[Callable[[], Any], str]] = {
     "None": (lambda: None, "None"),
     "True": (lambda: True, "bool"),
@@ -493,8 +481,8 @@ ARRAYS: dict[str, tuple[Callable[[np.ndarray], Any], str]] = {
     "strided": (_strided, "same"),
     "reversed twice": (lambda a: a[::-1].copy()[::-1], "same"),
     "other byte order": (lambda a: a.astype(a.dtype.newbyteorder()), "same"),
-    "read-only": (_read_only, "same"),
-    "misaligned": (_misaligned, "same"),
+    "read-only": (read_only, "same"),
+    "misaligned": (unaligned, "same"),
     "subclass": (lambda a: a.view(type("Sub", (np.ndarray,), {})), "same"),
     "masked": (lambda a: np.ma.masked_array(a, np.zeros(a.shape, bool)), "same"),
     "list": (lambda a: a.tolist(), "same"),
