@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.arrays import read_only, unaligned
 from tests.bad_input.case import Case, doing, failing, rejected, right
 from tests.bad_input.models import floats, ints, one, relu, scalar, text
 from tinycomp import compile as compile_model
@@ -23,18 +24,6 @@ HUGE = (1 << 40, 1 << 62, (1 << 63) - 1)
 
 def feed(id_: str, feeds: dict[str, Any], *texts: str) -> Case:
     return failing(id_, relu(), feeds, FeedError, *texts)
-
-
-def misaligned(array: np.ndarray) -> np.ndarray:
-    raw = np.empty(array.nbytes + 1, np.uint8)[1:]
-    raw[:] = np.frombuffer(array.tobytes(), np.uint8)
-    return raw.view(array.dtype).reshape(array.shape)
-
-
-def read_only(array: np.ndarray) -> np.ndarray:
-    array = array.copy()
-    array.flags.writeable = False
-    return array
 
 
 def aliased_inputs(folder: Path) -> None:
@@ -153,8 +142,8 @@ CASES = [
     right("52-broadcast", relu(), {"x": np.broadcast_to(F(-3), (2, 3))}, np.zeros((2, 3), F)),
     right("52-read-only", relu(), {"x": read_only(X)}, Y),
     right("52-big-endian", relu(), {"x": X.astype(">f4")}, Y),
-    right("52-misaligned", relu(), {"x": misaligned(X)}, Y),
-    right("52-misaligned-big-endian", relu(), {"x": misaligned(X.astype(">f4"))}, Y),
+    right("52-misaligned", relu(), {"x": unaligned(X)}, Y),
+    right("52-misaligned-big-endian", relu(), {"x": unaligned(X.astype(">f4"))}, Y),
     right("52-matrix", relu(), {"x": X.view(np.ndarray)}, Y),
     right("52-masked", relu(), {"x": np.ma.array(X)}, Y),
     # 53 aliasing

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tinycomp
+from tests.arrays import read_only, unaligned
 from tinycomp.errors import FeedError
 from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ops.typing import infer_node_types
@@ -21,18 +22,6 @@ GRAPH = """graph @g opset {"" = 17} (%x: float32[N, 4]) -> (%y) {
   %y: float32[N, 4] = Neg(%a)
 }"""
 X = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
-
-
-def misaligned(values: np.ndarray) -> np.ndarray:
-    made = np.zeros(values.nbytes + 1, np.uint8)[1:].view(values.dtype).reshape(values.shape)
-    made[...] = values
-    return made
-
-
-def read_only(values: np.ndarray) -> np.ndarray:
-    made = values.copy()
-    made.setflags(write=False)
-    return made
 
 
 class Subclass(np.ndarray):
@@ -77,10 +66,10 @@ FINE: dict[str, Callable[[], Any]] = {
     "every other": lambda: np.repeat(np.repeat(X, 2, 0), 3, 1)[::2, ::3],
     "overlapping": lambda: np.lib.stride_tricks.as_strided(np.arange(8, dtype=np.float32), (3, 4), (8, 4)),
     "repeated row": lambda: np.broadcast_to(X[0], (3, 4)),
-    "misaligned": lambda: misaligned(X),
+    "misaligned": lambda: unaligned(X),
     "read-only": lambda: read_only(X),
     "other byte order": lambda: X.astype(">f4"),
-    "misaligned, other byte order": lambda: misaligned(X.astype(">f4")),
+    "unaligned, other byte order": lambda: unaligned(X.astype(">f4")),
     "mapped": mapped,
     "matrix": lambda: X.copy().view(np.matrix),
     "masked array without a mask": lambda: np.ma.array(X.copy()),
