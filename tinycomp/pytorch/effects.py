@@ -1,0 +1,142 @@
+"""What an exported graph does beside computing results: writes, random numbers, statistics, and shared memory."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from tinycomp.errors import UnsupportedError
+from tinycomp.pytorch.exporting import FALLBACK, quiet
+
+
+def refuse_effects(program: torch.export.ExportedProgram) -> None:
+    """Refuse what a captured graph does beside computing results and writing elements.
+
+    Raises:
+        UnsupportedError: If it takes random numbers, which are those of PyTorch's generator, or changes the shape of
+            an argument.
+    """
+    for node in program.graph.nodes:
+        tags = node.target.tags if isinstance(node.target, torch._ops.OpOverload) else ()
+        chance = (_argument(node, name) for name in ("train", "training", "dropout", "dropout_p", "p"))
+        if torch.Tag.nondeterministic_seeded in tags and all(each is None or each for each in chance):
+            raise UnsupportedError(
+                "random numbers of PyTorch's generator", where="torch.compile", found=str(node.target),
+                hint=f"Call model.eval(), if it is a dropout. {FALLBACK}",
+            )  # fmt: skip
+        if torch.Tag.inplace_view in tags and _root(node).op == "placeholder":
+            raise UnsupportedError(
+                "the shape of an argument is changed in place", where="torch.compile", found=str(node.target),
+                hint=FALLBACK,
+            )  # fmt: skip
+
+
+def refuse_training(program: torch.export.ExportedProgram) -> None:
+    """Refuse normalisations that renew their running statistics, which the schemas of operators do not tell.
+
+    Raises:
+        UnsupportedError: If there is one.
+    """
+    for node in program.graph.nodes:
+        renews = _argument(node, "training") or _argument(node, "use_input_stats")
+        if renews and _argument(node, "running_mean") is not None:
+            raise UnsupportedError(
+                "a normalisation in training mode renews its running statistics", where="torch.export",
+                found=str(node.target), hint=f"Call model.eval(). {FALLBACK}",
+            )  # fmt: skip
+
+
+def _argument(node: torch.fx.Node, name: str) -> Any:
+    """Return an argument of an operator by its name in the schema; None if it has none."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return None
+    places = [argument.name for argument in node.target._schema.arguments]
+    if name not in places:
+        return None
+    place = places.index(name)
+    default = node.target._schema.arguments[place].default_value
+    return node.args[place] if place < len(node.args) else node.kwargs.get(name, default)
+
+
+def pure(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Return a program that writes to nothing but its results.
+
+    Raises:
+        UnsupportedError: If it does.
+    """
+    if names := _written_names(program):
+        raise UnsupportedError(
+            "the model writes to its arguments or buffers, which a graph cannot", where="torch.export",
+            found=", ".join(names), hint="Make what it writes an argument and a result of the model.",
+        )  # fmt: skip
+    refuse_training(program)
+    return program
+
+
+def perhaps_written(program: torch.export.ExportedProgram) -> set[str]:
+    """Return the buffers and arguments that a program may write to, by their names in its signature.
+
+    Those that it makes views or copies of, as with ``Tensor.to``, count as written to if these are.
+    """
+    roots = (_root(node) for node in _places_of_writes(program.graph))
+    buffers = program.graph_signature.inputs_to_buffers
+    return {buffers.get(root.name, root.name) for root in roots if root.op == "placeholder"}
+
+
+def _written_names(program: torch.export.ExportedProgram) -> list[str]:
+    """Return the buffers and arguments that a program writes to, by their names in its signature."""
+    signature = program.graph_signature
+    if perhaps_written(program):
+        with quiet():
+            signature = program.run_decompositions({}).graph_signature  # in which nothing is written in place
+    return [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
+
+
+def _places_of_writes(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
+    """Yield the operands that the operators of an exported graph write to."""
+    for node in graph.nodes:
+        if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+            for argument, value in zip(node.target._schema.arguments, node.args, strict=False):
+                if argument.alias_info is not None and argument.alias_info.is_write:
+                    values = value if isinstance(value, (list, tuple)) else [value]
+                    yield from (each for each in values if isinstance(each, torch.fx.Node))
+
+
+def _root(node: torch.fx.Node) -> torch.fx.Node:
+    """Return the value whose memory a value may lie in, as the schemas of operators have it."""
+    while node.op == "call_function":
+        if isinstance(node.target, torch._ops.OpOverload):
+            pairs = zip(node.target._schema.arguments, node.args, strict=False)
+            source = next((value for argument, value in pairs if argument.alias_info is not None), None)
+        else:
+            source = node.args[0] if node.target is operator.getitem else None
+        if not isinstance(source, torch.fx.Node):
+            break
+        node = source
+    return node
+
+
+def refuse_overlaps(arguments: Sequence[Any], written: Sequence[int]) -> None:
+    """Refuse arguments that lie in memory which another one of them is written to.
+
+    Raises:
+        UnsupportedError: If there are any.
+    """
+    ranges = {i: memory_of(value) for i, value in enumerate(arguments) if isinstance(value, torch.Tensor)}
+    for i, j in itertools.product(written, ranges):
+        if i != j and ranges[i][0] < ranges[j][1] and ranges[j][0] < ranges[i][1]:
+            raise UnsupportedError(
+                "arguments share memory, and the graph writes to one of them", where="torch.compile",
+                found=f"arguments {i} and {j}", hint="Hand over a clone() of one of them.",
+            )  # fmt: skip
+
+
+def memory_of(tensor: torch.Tensor) -> tuple[int, int]:
+    """Return where the elements of a tensor begin and end."""
+    steps = [(size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)]
+    start = tensor.data_ptr()
+    return start, start + (0 if 0 in tensor.shape else (sum(steps) + 1) * tensor.element_size())
