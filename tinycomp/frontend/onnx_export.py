@@ -111,7 +111,7 @@ class Writer:
         names.claim_all(graph, captured)
         restated = _restated(graph)
         for node in restated:
-            names.alias(_operand(node), names[node.output])
+            names.alias(node.operand(0), names[node.output])
         proto = onnx.GraphProto(name=graph.name)
         own = [v for v in graph.inputs if v not in captured]
         proto.input.extend(value_info(v, names[v]) for v in own)
@@ -373,13 +373,7 @@ def bind_outputs(
 def _restated(graph: Graph) -> set[Node]:
     """Return the nodes that state what the model declares, where the type of a node's result can say so again."""
     nodes = (node for node in graph.nodes if (node.domain, node.op) == (TINYCOMP, "Declared"))
-    return {n for n in nodes if _operand(n).producer is not None and graph.use_count(_operand(n)) == 1}
-
-
-def _operand(node: Node) -> Value:
-    value = node.inputs[0]
-    assert value is not None
-    return value
+    return {n for n in nodes if n.operand(0).producer is not None and graph.use_count(n.operand(0)) == 1}
 
 
 def _trimmed(names: list[str]) -> list[str]:
