@@ -44,6 +44,8 @@ Range = tuple[int, int | None]
 """The least and the greatest value of a symbol; the greatest may be None for no limit."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_COMMENT = re.compile(r'(?:[^"#]|"(?:[^"\\]|\\.)*")*#')
+"""Matches a text with a "#" outside of quotes, after which Python would not read."""
 _ELEMENT = re.compile(r"(.*)\[(?:0|[1-9][0-9]*)\]\Z", re.DOTALL)
 FARTHEST = 1 << 40
 """The limit, on both sides, to which an element of a tensor is clamped if it serves as a size. It is larger than any
@@ -588,6 +590,8 @@ def _is_short(value: Expression) -> bool:
 def _tree(text: str) -> ast.expr:
     if len(text) > _LONGEST:
         raise ValueError("too long for an expression of sizes")
+    if "#" in text and _COMMENT.match(text):
+        raise ValueError("no expression of sizes")
     return ast.parse(text, mode="eval").body
 
 
