@@ -165,8 +165,8 @@ def test_a_dimension_is_read_back(value):
 
 @pytest.mark.parametrize(
     "name",
-    ["batch size", "?", "n#1", "n + 1 # 2", "3", "-1", "2*3", '"q"', "None", "True", "if", "lambda", "", " ", "n +", "f(n)", "n.shape", "é",
-     "\U0001f600", "a\0b", "a\nb", "unk__12", "N/2", "n ** 2", "n // 0", "min",
+    ["batch size", "?", "n#1", "n + 1 # 2", "3", "-1", "2*3", '"q"', "None", "True", "if", "lambda", "", " ", "n +",
+     "f(n)", "n.shape", "é", "\U0001f600", "a\0b", "a\nb", "unk__12", "N/2", "n ** 2", "n // 0", "min",
      "x" * 20_000, "(" * 300 + "n" + ")" * 300],
 )  # fmt: skip
 def test_texts_that_are_no_expressions_name_symbols(name):

@@ -52,7 +52,7 @@ def rows() -> Iterator[Case]:
         yield Case("If", [Const(np.array(which))], branches)
     yield Case("If", [np.array([True])], branches)
     # A loop whose carried value grows, named as the result around it.
-    growing = f"t () => (float[k] y0) {{ x = Constant<value_floats=[1.0, 2.0]>() m = Constant<value_int=2>() " + (
+    growing = "t () => (float[k] y0) { x = Constant<value_floats=[1.0, 2.0]>() m = Constant<value_int=2>() " + (
         f"y0 = Loop(m, , x) <body = {GROW}> }}"
     )
     yield Case("If", [np.array(True)], branches | {"then_branch": graph(growing)})
