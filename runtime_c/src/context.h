@@ -15,10 +15,10 @@ typedef struct tc_supervision {
   tc_permits permits;
   void *owner;
   int64_t bytes;
-  double asked;    /* when, in seconds */
-  double deadline; /* likewise, or 0 for none */
-  bool is_closed;  /* whether this run may take no more, and asks for nothing */
-  bool has_taken;  /* whether this run took more */
+  double asked;            /* when, in seconds */
+  _Atomic double deadline; /* likewise, or 0 for none; another thread may bring it forward */
+  bool is_closed;          /* whether this run may take no more, and asks for nothing */
+  bool has_taken;          /* whether this run took more */
 } tc_supervision;
 
 struct tc_context {

@@ -426,15 +426,19 @@ typedef struct tc_task {
   int64_t l2_bytes;
   tc_failure *failure;
   int threads;
-  int64_t piece;   /* units */
-  double deadline; /* in seconds, or 0 for none */
+  int64_t piece; /* units */
 } tc_task;
 
 static const char time_is_up[] = "the time is up";
 
+static double deadline_of(const tc_task *task) {
+  return atomic_load_explicit(&task->context->supervisor->deadline, memory_order_relaxed);
+}
+
 /* Whether the deadline is over, so that the run must end before the next piece. */
 static bool is_late(const tc_task *task) {
-  if (task->deadline == 0 || tc_seconds_now() < task->deadline) {
+  const double deadline = deadline_of(task);
+  if (deadline == 0 || tc_seconds_now() < deadline) {
     return false;
   }
   const char *none = NULL;
@@ -483,7 +487,7 @@ static void run_step(tc_task *task, tc_pool *pool) {
     tc_pool_run(pool, run_pieces, task);
   } else if (units) {
     const tc_call call = make_call(task, 0);
-    const int64_t piece = task->deadline == 0 ? units : tc_ceil_div(units, PIECES_IN_TIME);
+    const int64_t piece = deadline_of(task) == 0 ? units : tc_ceil_div(units, PIECES_IN_TIME);
     for (int64_t begin = 0; begin < units && !is_late(task); begin += piece) {
       task->kernel->run(&call, begin, tc_min(begin + piece, units));
     }
@@ -614,7 +618,6 @@ static int32_t run_steps(tc_context *context, tc_pool *pool, void *const *inputs
   tc_task task = {.context = context,
                   .l2_bytes = program->l2_bytes,
                   .failure = &failure,
-                  .deadline = context->supervisor->deadline,
                   .threads = pool_threads < context->threads ? pool_threads : context->threads};
   const tc_step *steps = steps_of(program, context);
   context->is_set_up = context->is_set_up && !tc_instance_of(context)->repeats;

@@ -11,18 +11,21 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import tinycomp
 from tests.threads import in_threads
 from tinycomp.data import digits, digits_model
-from tinycomp.errors import OptionError, UnsupportedError
+from tinycomp.errors import ExecutionError, OptionError, UnsupportedError
 from tinycomp.ir import Graph, TensorType
 from tinycomp.runtime.requests import RunFuture
 from tinycomp.runtime.spec import TensorSpec
 
 for package in ("starlette", "uvicorn", "orjson", "prometheus_client"):
     pytest.importorskip(package, reason='serving needs the extra "serve"')
+
+import orjson  # noqa: E402
 
 from tests.serving.servers import Client, ask_once, running  # noqa: E402
 from tinycomp.serving import server  # noqa: E402
@@ -287,6 +290,83 @@ def test_queue_and_time_have_a_limit() -> None:
         model.may.set()
         other = client.infer("double", np.float32([[1, 2]]))
         assert other.array().tolist() == [[2, 4]]
+
+
+class Lasting(Doubling):
+    """A model whose runs end when they are let, or cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs: list[RunFuture] = []
+
+    def run_async(self, feeds: Mapping[str, Any], *, timeout: float | None = None) -> RunFuture:
+        self.runs.append(RunFuture())
+        self.runs[-1].set_running_or_notify_cancel()
+        self.rows.append(len(feeds["x"]))
+        return self.runs[-1]
+
+
+def test_clients_that_go_give_up_their_place_and_their_run() -> None:
+    model = Lasting()
+    with running(Application([ServedModel("double", model)], Limits(batch=2))) as port, Client(port) as client:
+
+        def ask(*values: float) -> list[Client]:
+            clients = []
+            for value in values:
+                clients.append(Client(port))
+                connection = clients[-1].connection
+                body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1], "data": [value]}]}
+                connection.request("POST", "/v2/models/double/infer", orjson.dumps(body))
+                wait_until(client, "tinycomp_in_flight", before + len(clients))
+            return clients
+
+        before = 0
+        alone = ask(1)
+        before = 1
+        other = ask(2)  # runs as well
+        before = 2
+        first, second, third, fourth = ask(3, 4, 5, 6)  # wait
+        assert model.rows == [1, 1]
+        first.connection.close()
+        third.connection.close()
+        wait_until(client, "tinycomp_in_flight", 4)
+        alone[0].connection.close()
+        wait_until(client, "tinycomp_in_flight", 3)
+        assert [run.cancellation.is_asked for run in model.runs] == [True, False]
+        model.runs[0].set_exception(ExecutionError("the run was cancelled"))
+        while len(model.runs) < 3:
+            time.sleep(0.001)
+        assert model.rows == [1, 1, 2]  # without those that had gone
+        second.connection.close()
+        wait_until(client, "tinycomp_in_flight", 2)
+        assert not model.runs[2].cancellation.is_asked  # the other one is still there
+        model.runs[2].set_result({"y": np.float32([[8], [12]])})
+        assert orjson.loads(fourth.connection.getresponse().read())["outputs"][0]["data"] == [12]
+        model.runs[1].set_result({"y": np.float32([[4]])})
+        assert orjson.loads(other[0].connection.getresponse().read())["outputs"][0]["data"] == [4]
+        assert metrics(client)['tinycomp_requests_total{code="499",model="double",version="1"}'] == 4
+        for each in (fourth, *other):
+            each.connection.close()
+
+
+def test_a_module_stops_when_its_clients_go() -> None:
+    graph = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 17]>
+        g (bool go, float x) => (float y) { y = Loop (, go, x) <body =
+        b (int64 i, bool g, float v) => (bool h, float w) { h = Identity(g) w = Neg(v) }> }""")
+    limits = Limits(timeout=30)
+    application = Application([ServedModel("loop", tinycomp.compile(graph, threads=1))], limits)
+
+    def body(goes_on: bool) -> bytes:
+        tensor = {"name": "x", "datatype": "FP32", "shape": [], "data": [1]}
+        return orjson.dumps({"inputs": [{"name": "go", "datatype": "BOOL", "shape": [], "data": [goes_on]}, tensor]})
+
+    with running(application) as port, Client(port) as client:
+        for _ in range(5):  # more than run at a time
+            with Client(port) as going:
+                going.connection.request("POST", "/v2/models/loop/infer", body(True))
+                wait_until(client, "tinycomp_in_flight", 1)
+            wait_until(client, "tinycomp_in_flight", 0)
+        assert client.ask("POST", "/v2/models/loop/infer", body(False)).array().tolist() == 1
 
 
 def test_a_fault_of_the_server_says_so_and_is_counted(caplog: pytest.LogCaptureFixture) -> None:

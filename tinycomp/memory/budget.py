@@ -1,4 +1,4 @@
-"""What one run may spend: a budget of bytes and a point in time.
+"""What one run may spend: a budget of bytes and a point in time, and whether it is still wanted.
 
 The limits of a run live in a context variable, so that kernels deep inside a plan see them without passing them on,
 and runs in several threads do not see each other's. Kernels whose results may be far larger than their operands call
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -25,6 +25,39 @@ SMALL = 1 << 26
 ENLARGE = "Use smaller inputs, or compile with a larger memory_limit=."
 
 
+class Cancellation:
+    """Let other threads end a run, where its timeout would."""
+
+    def __init__(self) -> None:
+        self.is_asked = False
+        self._lock = Lock()
+        self._enders: list[Callable[[], object]] = []
+
+    def ask(self) -> None:
+        """End the run soon."""
+        with self._lock:
+            self.is_asked = True
+            for end in self._enders:
+                end()
+
+    @contextmanager
+    def ending(self, end: Callable[[], object]) -> Iterator[None]:
+        """Have something called within the ``with`` statement when the run is to end, which does not see it itself."""
+        with self._lock:
+            self._enders.append(end)
+            if self.is_asked:
+                end()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._enders.remove(end)
+
+
+_NOBODY = Cancellation()
+"""What nobody asks."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """The limits of a run.
@@ -33,11 +66,18 @@ class Limits:
         memory: Bytes; None for what the machine has available.
         deadline: When to stop, on the clock of :func:`time.monotonic`; None for never.
         timeout: The seconds that led to the deadline, for the message.
+        cancellation: Ends the run before.
     """
 
     memory: int | None = None
     deadline: float | None = None
     timeout: float | None = None
+    cancellation: Cancellation = _NOBODY
+
+    @property
+    def may_end(self) -> bool:
+        """Tell whether a run may have to end before it is done."""
+        return self.deadline is not None or self.cancellation is not _NOBODY
 
 
 _UNLIMITED = Limits()
@@ -51,15 +91,17 @@ _current: ContextVar[Limits] = ContextVar("tinycomp_limits", default=_UNLIMITED)
 
 
 @contextmanager
-def limited(memory: int | None = None, timeout: float | None = None) -> Iterator[None]:
-    """Set the limits of everything that runs inside the ``with`` statement.
+def limited(
+    memory: int | None = None, timeout: float | None = None, cancellation: Cancellation | None = None
+) -> Iterator[None]:
+    """Set the limits of everything that runs inside the ``with`` statement; what could cancel it before still can.
 
     Raises:
         TinycompError: If a limit is not a number above 0.
     """
     check_positive("timeout", timeout, "seconds")
     deadline = None if timeout is None else time.monotonic() + min(timeout, _LASTING)
-    token = _current.set(Limits(memory, deadline, timeout))
+    token = _current.set(Limits(memory, deadline, timeout, cancellation or _current.get().cancellation))
     try:
         yield
     finally:
@@ -83,25 +125,27 @@ def current() -> Limits:
 
 
 def check_time(limits: Limits, where: str = "") -> None:
-    """Stop a run whose timeout is over.
+    """Stop a run whose timeout is over, or which nobody wants any more.
 
     Raises:
-        ExecutionError: If it is.
+        ExecutionError: If it is one.
     """
-    if limits.deadline is not None and time.monotonic() > limits.deadline:
+    if limits.cancellation.is_asked or (limits.deadline is not None and time.monotonic() > limits.deadline):
         raise time_is_up(limits, where)
 
 
-_TIME_IS_UP = "the time is up"
+_TIME_IS_UP, _CANCELLED = "the time is up", "the run was cancelled"
 
 
 def is_time_up(error: TinycompError) -> bool:
-    """Tell whether an error says that the time is up."""
-    return error.message == _TIME_IS_UP
+    """Tell whether an error says that the time is up, or the run cancelled."""
+    return error.message in (_TIME_IS_UP, _CANCELLED)
 
 
 def time_is_up(limits: Limits, where: str) -> ExecutionError:
     """Return the error that says so."""
+    if limits.cancellation.is_asked:
+        return ExecutionError(_CANCELLED, where=where)
     return ExecutionError(
         _TIME_IS_UP, where=where, expected=f"an end within {limits.timeout or 0:g} s",
         hint="Allow more with timeout=, or look for a loop that does not end.",

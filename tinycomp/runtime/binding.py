@@ -93,7 +93,7 @@ def direct_start(plan: Plan, outputs: Sequence[TensorSpec]) -> Direct | None:
             step.keep(run_step(step, slots), slots)
 
     def start(operands: Sequence[Any], wanted: Sequence[Any] | None = None) -> list[Any] | None:
-        found = call(operands) if wanted is None and current().deadline is None else None
+        found = call(operands) if wanted is None and not current().may_end else None
         if found is None:
             return None
         slots = list(plan.slots)

@@ -17,7 +17,7 @@ import numpy as np
 from tinycomp.arguments import checked
 from tinycomp.errors import FeedError, did_you_mean, shown
 from tinycomp.lazy import cached_property
-from tinycomp.memory.budget import limited
+from tinycomp.memory.budget import current, limited
 from tinycomp.memory.locks import Lock
 from tinycomp.runtime.binding import Binding, bind_plan, check_bindable, copied_into, direct_call, direct_start
 from tinycomp.runtime.plan import Plan, device_sets
@@ -212,10 +212,10 @@ class Module:
             )
         if outputs is not None and not isinstance(outputs, Mapping):
             raise FeedError("not a dict of arrays", where="outputs", expected="arrays by name", found=shown(outputs))
-        results = None
-        if self._direct is not None and timeout is None and len(feeds) == len(self._input_names):
+        results, direct = None, None if timeout is not None or current().may_end else self._direct
+        if direct is not None and len(feeds) == len(self._input_names):
             arrays = [*map(feeds.get, self._input_names)]
-            results = self._direct(arrays) if outputs is None else self._direct(arrays, self._targets(outputs))
+            results = direct(arrays) if outputs is None else direct(arrays, self._targets(outputs))
         if results is None:
             if outputs is not None:
                 results = self._run_into(feeds, outputs, timeout)
@@ -302,7 +302,8 @@ class Module:
 
         The future is a ``concurrent.futures.Future`` that may also be awaited. Up to :attr:`in_flight` runs are in
         progress at once; further calls wait. On the thread of a running event loop, the call never waits: it returns at
-        once, and the run waits for its turn.
+        once, and the run waits for its turn. ``cancel()``, or the end of a task that awaits the future, also ends a run
+        that has begun, where a timeout would; its result is an error then.
 
         Args:
             feeds: The inputs by name; they must not change before the run has ended.

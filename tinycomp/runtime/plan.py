@@ -107,7 +107,7 @@ class Plan:
             slots[slot] = feed
         with np.errstate(all="ignore"):
             for step in self.steps:
-                if limits.deadline is not None:
+                if limits.may_end:
                     check_time(limits, f"before node {step.label} ({step.op})")
                 step.keep(run_step(step, slots), slots)
         return self.results(slots, feeds)

@@ -128,7 +128,7 @@ class NativeRegion:
             encoded = self._border.encode([_ready(x) for x in operands])
             assert encoded is not None
             inputs = encoded
-        results = None if self.direct is None or current().deadline is not None else self.direct(inputs)
+        results = None if self.direct is None or current().may_end else self.direct(inputs)
         if results is None:
             results = self.native.call([_ready(x) for x in inputs])
         return results if self._border is None else self._border.decode(inputs, results)

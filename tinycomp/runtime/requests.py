@@ -16,13 +16,29 @@ from typing import Any, Protocol
 
 from tinycomp.arguments import checked
 from tinycomp.errors import ExecutionError
+from tinycomp.memory.budget import Cancellation, limited
 
 Results = dict[str, Any]
 RunRequest = Callable[[Mapping[str, Any]], Results]
 
 
 class RunFuture(Future[Results]):
-    """The results of a run that is under way: a ``concurrent.futures.Future`` that may also be awaited."""
+    """The results of a run that is under way: a ``concurrent.futures.Future`` that may also be awaited.
+
+    Attributes:
+        cancellation: Ends the run.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cancellation = Cancellation()
+
+    def cancel(self) -> bool:
+        """Cancel a run that has not begun; have one that has end soon, where a timeout would end it."""
+        if super().cancel():
+            return True
+        self.cancellation.ask()
+        return False
 
     def __await__(self) -> Generator[Any, None, Results]:
         return asyncio.wrap_future(self).__await__()
@@ -59,7 +75,8 @@ class Requests:
         try:
             if future.set_running_or_notify_cancel():
                 try:
-                    results = run()
+                    with limited(cancellation=future.cancellation):
+                        results = run()
                 except Exception as error:
                     future.set_exception(error)
                 except BaseException as error:  # it would end the event loop of who awaits it

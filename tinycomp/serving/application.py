@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import math
 import time
@@ -304,7 +305,7 @@ class Application(Starlette):
         header, inputs, outputs = request.headers.get(HEADER), [*model.inputs], [*model.outputs]
         convert, work = self.shared.conversions.call, work_of_reading(body, header, inputs)
         asked = await convert(work, deadline, read_request, body, header, inputs, outputs)
-        results = await entry.batcher.infer(entry.checked(asked), deadline)
+        results = await entry.batcher.infer(entry.checked(asked), deadline, functools.partial(_watch, request))
         about = entry.about if asked.id is None else {**entry.about, "id": asked.id}
         wanted = {each.name: results[each.name] for each in asked.outputs}
         work = work_of_writing(asked.outputs, wanted)
@@ -334,6 +335,19 @@ class Application(Starlette):
         except TimeoutError as error:
             raise RequestError("the body did not come in time", status=408, found=f"{size} bytes") from error
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _watch(request: Request, answer: asyncio.Future[Arrays]) -> None:
+    """End an answer that nobody waits for any more once the client goes."""
+
+    async def wait() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        if not answer.done():
+            answer.set_exception(ClientDisconnect())
+
+    waiting = asyncio.get_running_loop().create_task(wait())
+    answer.add_done_callback(lambda answer: waiting.cancel())
 
 
 def _refusing(what: str) -> Callable[[Request], Awaitable[Response]]:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -23,6 +23,8 @@ from tinycomp.runtime.spec import TensorSpec
 from tinycomp.serving.metrics import Observer
 from tinycomp.serving.protocol import Arrays, RequestError
 
+_SHORT = 0.01
+"""Seconds of a request without a look at whether its client is still there."""
 RUNS = 2
 """Runs at once of what is no module: while the answers of one are written, the next one computes, as for modules."""
 
@@ -109,12 +111,15 @@ class Batcher:
             await self._dispatcher
         await asyncio.gather(*self._runs)
 
-    async def infer(self, feeds: Arrays, deadline: float) -> Arrays:
-        """Return the results for inputs that fit the model.
+    async def infer(
+        self, feeds: Arrays, deadline: float, watch: Callable[[asyncio.Future[Arrays]], object] = lambda answer: None
+    ) -> Arrays:
+        """Return the results for inputs that fit the model; a run that nobody waits for any more is cancelled.
 
         Args:
             feeds: All inputs by name.
             deadline: When to give up, on the clock of the event loop.
+            watch: Is given the answer of a request that takes long, and gives it an error once nobody wants it.
 
         Raises:
             RequestError: If too many requests wait, or the time is up.
@@ -131,11 +136,16 @@ class Batcher:
         pending = _Pending(feeds, rows, kind, loop.time(), deadline, loop.create_future())
         self._waiting.append(pending)
         self._arrived.set()
+        watching = loop.call_later(_SHORT, watch, pending.answer)
         try:
             with anyio.fail_after(deadline - loop.time()):
                 return await pending.answer
         except TimeoutError as error:
             raise RequestError("the time is up", status=504, hint="Allow more with --timeout.") from error
+        finally:
+            watching.cancel()
+            with contextlib.suppress(ValueError):  # of what has run
+                self._waiting.remove(pending)
 
     async def _dispatch(self) -> None:
         while True:
@@ -157,7 +167,8 @@ class Batcher:
         """Wait for a request, and for others that may run with it until its delay is over or the batch is full."""
         loop = asyncio.get_running_loop()
         while True:
-            self._forget_those_given_up()
+            while self._waiting and self._waiting[0].answer.done():
+                self._waiting.popleft()
             if not self._waiting:
                 self._arrived.clear()
                 await self._arrived.wait()
@@ -176,10 +187,6 @@ class Batcher:
         self._observer.batch(sum(each.rows for each in members), [now - each.arrived for each in members])
         return members
 
-    def _forget_those_given_up(self) -> None:
-        while self._waiting and self._waiting[0].answer.done():
-            self._waiting.popleft()
-
     def _members(self, first: _Pending) -> list[_Pending]:
         """Return the requests that may run with the first one, in their order, as far as there is room."""
         members, rows = list[_Pending](), 0
@@ -196,6 +203,10 @@ class Batcher:
         """Run a batch; if that fails, each request alone, so that none spoils the others."""
         try:
             results = await self._results(members)
+        except asyncio.CancelledError:
+            if not all(each.answer.done() for each in members):
+                raise
+            return  # all have gone before the run began
         except Exception as error:
             if len(members) == 1 or isinstance(error, DeviceFault):
                 for each in members:
@@ -222,7 +233,15 @@ class Batcher:
             feeds = {name: np.concatenate([each.feeds[name] for each in members]) for name in feeds}
         started = loop.time()
         timeout = None if math.isinf(left) else max(left, 1e-3)
-        results = await asyncio.wrap_future(self._model.run_async(feeds, timeout=timeout))
+        running = self._model.run_async(feeds, timeout=timeout)
+
+        def cancel_if_unwanted(answer: asyncio.Future[Arrays]) -> None:
+            if all(each.answer.done() for each in members):
+                running.cancel()
+
+        for each in members:
+            each.answer.add_done_callback(cancel_if_unwanted)
+        results = await asyncio.wrap_future(running)
         self._observer.run(loop.time() - started)
         rows = sum(each.rows for each in members)
         for name, array in results.items():

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from tinycomp.errors import DeviceFault, MemoryLimitError, TargetError, TinycompError
-from tinycomp.memory.budget import Limits, time_is_up
+from tinycomp.memory.budget import Limits, check_time
 from tinycomp.memory.locks import Lock
 from tinycomp.runtime.device.interface import Array, Device, DeviceBuffer
 
@@ -113,7 +113,7 @@ class Instance:
             ExecutionError: If the time is up.
         """
         own = _held()
-        with self._changed:
+        with limits.cancellation.ending(self._wake), self._changed:
             while True:
                 buffer = self._taken(size, own.get(self.number, 0))
                 if buffer is not None:
@@ -156,10 +156,12 @@ class Instance:
                 return self.device.empty(array.shape, array.dtype)
 
     def _wait(self, limits: Limits) -> None:
-        left = None if limits.deadline is None else limits.deadline - time.monotonic()
-        if left is not None and left <= 0:
-            raise time_is_up(limits, f"waiting for memory of {self.device.name}")
-        self._changed.wait(left)
+        check_time(limits, f"waiting for memory of {self.device.name}")
+        self._changed.wait(None if limits.deadline is None else limits.deadline - time.monotonic())
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
 
     def give_back(self, buffer: DeviceBuffer) -> None:
         """Take back what :meth:`acquire` returned; commands on it may still run, as others come behind them."""

@@ -143,7 +143,7 @@ class Request:
                 arenas[number] = users[number].instance.acquire(size, limits)
             self._arenas = self._divided(arenas)
             self._fetch_given()
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), limits.cancellation.ending(self._cancel):
                 self._drive(limits)
             self._deliver()
             return self.slots
@@ -459,6 +459,10 @@ class Request:
         else:
             _faults.error("%s", fault)
             self._fail(fault)
+
+    def _cancel(self) -> None:
+        with self._lock:
+            self._fail(time_is_up(self._limits, "waiting for a device"))
 
     def _fail(self, error: BaseException) -> None:
         self._error = self._error or error

@@ -125,6 +125,8 @@ class _Context:
         return True
 
 
+_AT_ONCE = 1e-9
+"""Seconds after which a run is to end that has no time left."""
 _BEYOND = 1 << 48
 """More bytes than any machine has, for sizes that the runtime calls too large."""
 _refusals = threading.local()
@@ -409,14 +411,16 @@ class NativeProgram:
             free.append(context)
 
     def _start(self, context: _Context) -> int:
-        """Run in a context, at most until the deadline, and return the status."""
+        """Run in a context until it ends, or has to, and return the status."""
         arguments = self.handle, context.handle, self.pool_handle, context.inputs, context.outputs, context.error
-        deadline = current().deadline
-        if deadline is None:
+        limits = current()
+        if not limits.may_end:
             return int(tc_run(*arguments))
-        lib.tc_context_end_after(context.handle, max(deadline - time.monotonic(), 1e-9))
+        if limits.deadline is not None:
+            lib.tc_context_end_after(context.handle, max(limits.deadline - time.monotonic(), _AT_ONCE))
         try:
-            return int(tc_run(*arguments))
+            with limits.cancellation.ending(lambda: lib.tc_context_end_after(context.handle, _AT_ONCE)):
+                return int(tc_run(*arguments))
         finally:
             lib.tc_context_end_after(context.handle, 0.0)
 
