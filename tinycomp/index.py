@@ -39,7 +39,7 @@ FAMILIES = MappingProxyType({
         Compress Gather GatherElements GatherND NonZero OneHot Scatter ScatterElements ScatterND TensorScatter Unique
         tinycomp::GroupSlices
     """,
-    "internal": "tinycomp::Declared tinycomp::Elements tinycomp::Relayout tinycomp::StopFusion",
+    "internal": "tinycomp::Conditions tinycomp::Declared tinycomp::Elements tinycomp::Relayout tinycomp::StopFusion",
     "loss": "NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss",
     "maps": """
         ai.onnx.ml::CastMap ai.onnx.ml::CategoryMapper ai.onnx.ml::DictVectorizer ai.onnx.ml::LabelEncoder
@@ -137,8 +137,8 @@ LOWERINGS = MappingProxyType({
     "ops.matmul": "Gemm MatMul",
     "ops.movement": """
         BitCast Concat ConstantOfShape DepthToSpace Expand EyeLike Flatten Identity Pad Range Reshape Shape Size Slice
-        SpaceToDepth Split Squeeze Tile Transpose Trilu Unsqueeze tinycomp::Declared tinycomp::Elements
-        tinycomp::Relayout tinycomp::Sizes
+        SpaceToDepth Split Squeeze Tile Transpose Trilu Unsqueeze tinycomp::Conditions tinycomp::Declared
+        tinycomp::Elements tinycomp::Relayout tinycomp::Sizes
     """,
     "ops.ngrams": "TfIdfVectorizer",
     "ops.norm": """
@@ -228,7 +228,7 @@ TRAITS = MappingProxyType({
         DepthToSpace Expand Flatten Gather GatherElements GatherND Identity Reshape ReverseSequence Slice SpaceToDepth
         Split Squeeze Tile Transpose Unsqueeze
     """,
-    "silent": "Gather LpNormalization ai.onnx.ml::ZipMap tinycomp::Declared",
+    "silent": "Gather LpNormalization ai.onnx.ml::ZipMap tinycomp::Conditions tinycomp::Declared",
     "structural": "Dropout Identity tinycomp::StopFusion",
     "view": "Flatten Reshape Squeeze Unsqueeze",
     "window": "AveragePool Conv ConvInteger LpPool MaxPool QLinearConv",

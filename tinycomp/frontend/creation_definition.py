@@ -10,9 +10,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tinycomp.frontend.definition_body import REALS, Body, Definition, dtype_of
+from tinycomp.frontend.definition_body import REALS, Body, Definition, dtype_of, is_float32
 from tinycomp.ir.graph import Node, Value
-from tinycomp.ops.agreement import conditions
 
 _WHOLE = ("int32", "int64")
 
@@ -47,7 +46,7 @@ def _one_hot(body: Body, node: Node, operands: Sequence[Value | None]) -> Value 
 
 
 def _center_crop_pad(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
-    """Define it by a slice and a pad; what is odd is cut or added behind. The pad refuses sizes below 0."""
+    """Define it by a slice and a pad; what is odd is cut or added behind."""
     x, shape = operands[:2]
     if x is None or shape is None or x.rank is None:
         return None
@@ -120,8 +119,7 @@ def _mel_weight_matrix(body: Body, node: Node, operands: Sequence[Value | None])
         for i in range(3)
     )
     count = body("Add", body("Div", length, two), one)
-    step = body("Max", body("Min", rate, one), zero)  # of 0, which Range refuses, where the rate is not positive
-    place = body("Unsqueeze", body.cast(body("Range", zero, count, step), "float64"), body.ints(1))
+    place = body("Unsqueeze", body.cast(body("Range", zero, count, one), "float64"), body.ints(1))
     width = body("Sub", centre, lower)
     is_sharp = body("Equal", width, double(0))
     rising = body("Div", body("Sub", place, lower), body("Where", is_sharp, double(1), width))
@@ -157,15 +155,8 @@ def _is_float(node: Node) -> bool:
     return dtype_of(node.operand(0)) in REALS
 
 
-def _is_sized(node: Node) -> bool:
-    """Tell whether an AffineGrid is of float32 and fits its sizes in every run: its definition would not check that."""
-    size = node.operand(1)
-    is_known = size.is_const or (size.contents is not None and None not in size.contents)
-    return dtype_of(node.operand(0)) == "float32" and is_known and not conditions(node)
-
-
 DEFINITIONS = MappingProxyType({
-    "AffineGrid": Definition(_affine_grid, _is_sized),
+    "AffineGrid": Definition(_affine_grid, is_float32),
     "CenterCropPad": Definition(_center_crop_pad),
     "Compress": Definition(_compress),
     "MelWeightMatrix": Definition(_mel_weight_matrix),

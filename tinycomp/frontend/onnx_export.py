@@ -34,7 +34,7 @@ from tinycomp.ir.types import UNKNOWN
 from tinycomp.version import installed_version
 
 Interval = tuple[int, int]
-_IDENTITIES = frozenset({"Declared", "Relayout", "StopFusion"})
+_IDENTITIES = frozenset({"Conditions", "Declared", "Relayout", "StopFusion"})
 _OLDEST_IR = 8
 _IR_WITH_METADATA = 10
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ops import OPS
-from tinycomp.ops.rule import Demand, Facts
+from tinycomp.ops.rule import Facts
 from tinycomp.symbolic import Expression, Size, bounds, evaluate, solved, substitute, symbol
 
 Condition = tuple[Size, str]
@@ -20,7 +20,12 @@ Condition = tuple[Size, str]
 
 def conditions(node: Node) -> list[Condition]:
     """Return what the sizes of a node's operands must fulfil, as far as it depends on a run."""
-    return [(demand.value, demand.text) for demand in _stated(node)]
+    return [(demand.value, demand.text) for demand in _facts(node).demands]
+
+
+def elements_read(node: Node) -> list[int]:
+    """Return the operands of a node whose elements its rule has asked for."""
+    return sorted(_facts(node).elements_read)
 
 
 def implied_sizes(graph: Graph) -> dict[str, Size]:
@@ -30,7 +35,7 @@ def implied_sizes(graph: Graph) -> dict[str, Size]:
     """
     known: dict[str, Size] = {}
     for node in _surely_run(graph):
-        for a, b in [demand.equal for demand in _stated(node) if demand.equal is not None]:
+        for a, b in [demand.equal for demand in _facts(node).demands if demand.equal is not None]:
             equal = solved(substitute(a, known), substitute(b, known))
             if equal is not None:
                 name, size = equal
@@ -110,11 +115,9 @@ def _evaluated(value: Size, sizes: Mapping[str, int], default: int) -> int:
         return default
 
 
-def _stated(node: Node) -> list[Demand]:
-    """Return what a node's rule demands of a run."""
-    operator = OPS.of(node.op, node.domain)
-    if operator is None or operator.infer is None:
-        return []
-    facts = Facts(node)
-    operator.infer(facts)
-    return facts.demands
+def _facts(node: Node) -> Facts:
+    """Return what a node's rule has asked for and stated."""
+    operator, facts = OPS.of(node.op, node.domain), Facts(node)
+    if operator is not None and operator.infer is not None:
+        operator.infer(facts)
+    return facts

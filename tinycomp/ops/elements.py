@@ -15,7 +15,9 @@ from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.proto import NUMBER_BY_DTYPE
 from tinycomp.ir.types import TensorType, tensor
 from tinycomp.ops import OPS
+from tinycomp.ops.agreement import elements_read
 from tinycomp.ops.body_types import retype
+from tinycomp.ops.rule import states_for_another
 from tinycomp.ops.typing import has_contents, infer_node_types
 from tinycomp.symbolic import Expression, element, has_elements, product
 
@@ -33,8 +35,10 @@ def is_readable(value: Value) -> bool:
 def sizing_operands(node: Node) -> list[Value]:
     """Return the operands whose elements decide sizes of a node and do not follow from sizes of others."""
     operator = OPS.of(node.op, node.domain)
-    sizing = () if operator is None else operator.sizing
-    if node.domain or not sizing or node.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+    sizing: Iterable[int] = () if operator is None else operator.sizing
+    if states_for_another(node):
+        sizing = elements_read(node)
+    elif node.domain or not sizing or node.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         return []  # a Resize that keeps ratios finds its sizes in floats
     operands = [node.optional_operand(index) for index in sizing]
     return [value for value in operands if value is not None and is_readable(value) and not _is_followed(value)]
@@ -79,8 +83,8 @@ def element_sources(nodes: Iterable[Node]) -> dict[Value, frozenset[str]]:
     for node in cone:
         try:
             copy = shadow.add(
-                node.op, [v and operand(v) for v in node.inputs], node.attrs, version=node.version,
-                outputs=[v.name and shadow.fresh(v.name) for v in node.outputs],
+                node.op, [v and operand(v) for v in node.inputs], node.attrs, domain=node.domain,
+                version=node.version, outputs=[v.name and shadow.fresh(v.name) for v in node.outputs],
             )  # fmt: skip
         except TypeInferenceError:
             continue  # its results are read as they are

@@ -1,7 +1,7 @@
 """Operators of tinycomp's own that compute nothing.
 
-They say how a tensor lies in memory, which of its elements are sizes, what a model declares of it,
-or where fusion stops.
+They say how a tensor lies in memory, which of its elements are sizes, what a model declares of it, what an operator
+demands that its definition stands for, or where fusion stops.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import Any
 
 from tinycomp.errors import DeclaredShapeError
 from tinycomp.ir.types import TensorType, inform, tensor, type_of
+from tinycomp.ops import OPS
 from tinycomp.ops.record import OpFamily
-from tinycomp.ops.rule import Facts, Results
+from tinycomp.ops.rule import Facts, Results, stated_of
 from tinycomp.symbolic import Expression, element
 
 FAMILY = OpFamily("internal")
@@ -54,6 +55,22 @@ def stop_fusion(x: Any) -> Any:
 
 @FAMILY.infer("StopFusion", domain="tinycomp")
 def _stop_fusion_rule(facts: Facts) -> Results:
+    return [facts.type(0)]
+
+
+@FAMILY.op("Conditions", domain="tinycomp", traits={"silent"})
+def conditions(x: Any, /, *operands: Any, **stated: Any) -> Any:
+    """Return ``x``, an operand of an operator that others compute by now, whose rule has looked at all operands."""
+    del operands, stated
+    return x
+
+
+@FAMILY.infer("Conditions", domain="tinycomp", contents=lambda node, types, record: [node.operand(0).contents])
+def _conditions_rule(facts: Facts) -> Results:
+    node = stated_of(facts.node)
+    operator = OPS.of(node.op, node.domain)
+    if operator is not None and operator.infer is not None:
+        facts.follow(operator.infer, node, 1)
     return [facts.type(0)]
 
 

@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tinycomp.errors import ExecutionError, TypeInferenceError, UnsupportedError, did_you_mean
-from tinycomp.ir.graph import MOST_CONTENTS, Node, Value
+from tinycomp.ir.graph import MOST_CONTENTS, TINYCOMP, Node, Value
 from tinycomp.ir.proto import MAX_RANK
 from tinycomp.ir.types import (
     UNKNOWN,
@@ -439,6 +439,13 @@ class Facts:
         elif value:
             self.fail(text)
 
+    def follow(self, rule: Rule, node: Node, first: int) -> None:
+        """State what a rule states of another node, whose operands are those from number ``first`` on."""
+        other = Facts(node, self._operands[first:], in_run=self.in_run)
+        rule(other)
+        self.demands += other.demands
+        self.elements_read |= {index + first for index in other.elements_read}
+
     # Words ---------------------------------------------------------------------------------------------------------
 
     def shown(self, index: int) -> str:
@@ -503,6 +510,32 @@ def broadcasting_to(dtype: str) -> Rule:
         return [facts.tensor(dtype, facts.broadcast(*shapes))]
 
     return rule
+
+
+# Conditions of a node that others stand for -------------------------------------------------------------------------
+
+_STATED = ("stated_op", "stated_domain", "stated_version", "stated_results")
+
+
+def stating(node: Node) -> dict[str, Any]:
+    """Return the attributes of a node ``tinycomp::Conditions`` that states what the rule of ``node`` does."""
+    return dict(zip(_STATED, (node.op, node.domain, node.version, len(node.outputs)), strict=True)) | node.attrs
+
+
+def stated_of(node: Node) -> Node:
+    """Return the node whose conditions a node states: itself, unless it is a ``tinycomp::Conditions``."""
+    if not states_for_another(node):
+        return node
+    op, domain, version, results = (node.attrs[name] for name in _STATED)
+    stated = Node(op, domain, version, node.inputs[1:])
+    stated.attrs = {name: value for name, value in node.attrs.items() if name not in _STATED}
+    stated.outputs, stated.sources = node.outputs * results, node.sources
+    return stated
+
+
+def states_for_another(node: Node) -> bool:
+    """Tell whether a node is a ``tinycomp::Conditions``, which hands on its first operand."""
+    return (node.domain, node.op) == (TINYCOMP, "Conditions")
 
 
 # Readings of a rule ------------------------------------------------------------------------------------------------

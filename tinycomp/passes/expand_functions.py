@@ -31,10 +31,13 @@ from dataclasses import dataclass, field, replace
 from tinycomp.errors import TinycompError
 from tinycomp.frontend.definition import defines, definition, is_defined_by_others
 from tinycomp.frontend.quantized_layer import PRODUCT, is_quantized_product, layer_definition
-from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.types import Type, refine
 from tinycomp.ops import OPS
+from tinycomp.ops.agreement import conditions, elements_read
 from tinycomp.ops.body_types import CONTROL_FLOW
+from tinycomp.ops.elements import is_readable
+from tinycomp.ops.rule import stating
 from tinycomp.passes.annotate_target import AnnotateTarget
 from tinycomp.passes.base import Pass
 from tinycomp.passes.eliminate_common_subexpressions import EliminateCommonSubexpressions
@@ -111,6 +114,7 @@ def expand_for(
         before = len(remarks)
         body = _expansion(node, allowed, remarks)
         if body is not None:
+            _state_conditions(graph, node, body, targets)
             splice(graph, node, body)
             expanded += 1
         elif key is not None:
@@ -207,6 +211,32 @@ def _claimed(body: Graph, target: Target, *, may_repeat: bool) -> tuple[Graph | 
             twin = body.values[node.used_outputs()[0].name].producer
             assert twin is not None, node
             splice(body, twin, inner)
+
+
+def _state_conditions(graph: Graph, node: Node, body: Graph, targets: Sequence[Target]) -> None:
+    """Let a node ``Conditions`` go before a definition where the operator's rule demands something of a run.
+
+    The definition would fail at one of its parts, or not at all. Where the rule has looked at elements that only a run
+    shows, it may demand something of them.
+    """
+    asked = [node.inputs[index] for index in elements_read(node)]
+    if node.bodies or not (conditions(node) or any(v is not None and is_readable(v) for v in asked)):
+        return
+    operands = list(dict.fromkeys(v for v in node.inputs if v is not None and not v.is_const))
+    read = [v for v, formal in zip(operands, body.inputs, strict=True) if formal.users]
+    takers = {part.target for part in body.nodes}
+    if not read or len(takers) > 1:
+        return
+    added = graph.add("Conditions", [read[0], *node.inputs], stating(node), domain=TINYCOMP, version=1, at=node)
+    added.sources = node.sources
+    claims = [rule for t in targets if t.name in takers for rule in t.rules_for(added) if rule.refusal(added) is None]
+    if not claims:
+        graph.erase(added)
+        return
+    (added.target,) = takers
+    for place, value in enumerate(node.inputs):
+        if value is read[0]:
+            graph.set_input(node, place, added.output)
 
 
 def _refusal(trial: Graph, node: Node) -> str:

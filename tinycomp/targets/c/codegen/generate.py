@@ -14,6 +14,7 @@ from tinycomp.ops.agreement import conditions, implied_sizes
 from tinycomp.ops.body_types import retype
 from tinycomp.ops.elements import element_sources, read_elements, with_elements
 from tinycomp.ops.rows import name_rows
+from tinycomp.ops.rule import stated_of, states_for_another
 from tinycomp.passes.assign_layout import AssignLayout, LayoutRule
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.fold_constants import FoldConstants, evaluated
@@ -81,6 +82,9 @@ def _of_graph(name: str, graph: Graph, table: Table, settings: Settings, outer: 
     conditions: list[Condition] = []
     if is_symbolic or most:
         conditions += (*(() if is_body else _within_bounds(graph)), *_conditions(graph))
+    for node in filter(states_for_another, graph.nodes):  # which would keep its neighbours apart
+        graph.replace_uses(node.output, node.operand(0))
+        graph.erase(node)
     expected = symbolic.expected_sizes([tensor(v.type).sizes or () for v in graph.inputs])
     with (
         symbolic.expecting(expected),
@@ -123,8 +127,9 @@ def _conditions(graph: Graph) -> tuple[Condition, ...]:
     for node in graph.nodes:
         has_own = bool(node.bodies) and not node.is_call  # bodies check their conditions when they are entered
         for inner in [node] if has_own else node.operators():
+            said = stated_of(inner)
             for value, text in (*conditions(inner), *_negative(inner)):
-                found.setdefault(value, Condition(value, text, f"{inner.label} ({inner.qualified_op})"))
+                found.setdefault(value, Condition(value, text, f"{said.label} ({said.qualified_op})"))
     return tuple(found.values())
 
 

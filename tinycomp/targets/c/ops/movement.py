@@ -86,9 +86,9 @@ FAMILY.lower("Shape", "Size", check=_has_sizes, layout=LayoutRule.ROW_MAJOR)(wri
 FAMILY.lower("Sizes", check=taken, layout=LayoutRule.ROW_MAJOR, domain=TINYCOMP)(write_sizes)
 
 
-@FAMILY.lower("Declared", check=known_rank, layout=LayoutRule.ROW_MAJOR, domain=TINYCOMP)
-def declared(emit: Emitter, node: Node) -> None:
-    """Hand the operand on: that its sizes are as declared is a condition of the program."""
+@FAMILY.lower("Conditions", "Declared", check=known_rank, layout=LayoutRule.ROW_MAJOR, domain=TINYCOMP)
+def handed_on(emit: Emitter, node: Node) -> None:
+    """Hand the operand on: what the node states is a condition of the program."""
     emit.alias(node.output, emit.view(node.operand(0)))
 
 
