@@ -229,6 +229,7 @@ TRAITS = MappingProxyType({
         Split Squeeze Tile Transpose Unsqueeze
     """,
     "silent": "Gather LpNormalization ai.onnx.ml::ZipMap tinycomp::Conditions tinycomp::Declared",
+    "strided": "ConstantOfShape Expand Identity Slice Split Squeeze Transpose Unsqueeze",
     "structural": "Dropout Identity tinycomp::StopFusion",
     "view": "Flatten Reshape Squeeze Unsqueeze",
     "window": "AveragePool Conv ConvInteger LpPool MaxPool QLinearConv",

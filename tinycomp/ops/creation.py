@@ -78,14 +78,12 @@ def _constant_rule(facts: Facts) -> Results:
     return [type_of(constant(**facts.node.attrs))]
 
 
-@FAMILY.op("ConstantOfShape", traits={"cheap"})
+@FAMILY.op("ConstantOfShape", traits={"cheap", "strided"})
 def constant_of_shape(shape: Array, *, value: Array | None = None) -> Array:
-    """Return a tensor of one value, by default float32 zero."""
-    dims = ints(shape)
-    reserve(dims, 4 if value is None else value.itemsize, "ConstantOfShape")
-    if value is None:
-        return np.zeros(dims, np.float32)
-    return np.full(dims, value.reshape(-1)[0], value.dtype)
+    """Return a tensor of one value, by default float32 zero: a view, as what follows often reads a part of it."""
+    element, dims = np.zeros((), np.float32) if value is None else value.reshape(()), ints(shape)
+    reserve(dims, element.itemsize, "ConstantOfShape")
+    return np.broadcast_to(element, dims)
 
 
 def _known_filling(node: Node, types: Sequence[Type], _: object) -> list[Sizes | None]:
@@ -127,8 +125,10 @@ def range_(start: Array, limit: Array, delta: Array, *, stash_type: int = _FLOAT
     first, end, step = _numbers(wide, start, limit, delta)
     count = _count(first, end, step, dtype=wide)
     reserve((count,), max(wide.itemsize, 8), "Range")
+    found = np.arange(count).astype(wide, copy=False)
     with np.errstate(all="ignore"):
-        found = np.asarray(first + np.arange(count).astype(wide) * step).astype(wide, copy=False)
+        found *= step
+        found += first
     return found.astype(start.dtype, copy=False)
 
 

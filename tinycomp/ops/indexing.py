@@ -32,7 +32,8 @@ def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
     if not indices.size:
         return np.empty(x.shape[:fixed] + indices.shape + x.shape[fixed + 1 :], x.dtype)
     try:
-        found = x.take(indices, fixed)
+        # Of a view, such as an Expand is, taking would copy the whole first.
+        found = x.take(indices, fixed) if x.flags.c_contiguous else x[(slice(None),) * fixed + (indices,)]
     except IndexError:
         fix_indices(indices, x.shape[fixed], "Gather")
         raise

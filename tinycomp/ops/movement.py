@@ -291,10 +291,12 @@ def _where_marked(mark: Size, old: Size | None, new: Size | None) -> Size | None
 
 @FAMILY.op("Tile", since=6, traits={"movement"})
 def tile(x: Array, repeats: Array) -> Array:
-    """Repeat the input along each axis."""
+    """Repeat the input along each axis; what has one element along it is a view, as of an Expand."""
     counts = ints(repeats)
     reserve([d * c for d, c in zip(x.shape, counts, strict=True)], x.itemsize, "Tile")
-    return np.tile(x, counts)
+    parted = x.reshape([size for dim in x.shape for size in (1, dim)])
+    repeated = np.broadcast_to(parted, [size for pair in zip(counts, x.shape, strict=True) for size in pair])
+    return repeated.reshape([count * dim for count, dim in zip(counts, x.shape, strict=True)])
 
 
 _COUNTS_SINCE = 6
@@ -572,3 +574,4 @@ FAMILY.trait("per_image", "DepthToSpace", "SpaceToDepth")
 FAMILY.trait("along_axis", "Split")
 FAMILY.trait("selection", "DepthToSpace", "Expand", "ReverseSequence", "Slice", "SpaceToDepth", "Split", "Tile")
 FAMILY.trait("selection", "Transpose")
+FAMILY.trait("strided", "Expand", "Slice", "Split", "Transpose")

@@ -64,6 +64,7 @@ TRAITS = MappingProxyType(
         "product": "multiplies its first operand, data, by its second one, weights, and may add a third one",
         "integer_product": "multiplies integers less their zero points, and gives integers",
         "selection": "gives elements of its first operand alone, in any order, some perhaps not or several times",
+        "strided": "its kernel gives a view, which takes no memory, however often it repeats an element",
         "quantization": "rounds to integers of some scale, or scales them back",
         "window": "a window slides over the spatial axes of its first operand; has pads and auto_pad",
         "pool": "gives one number for windows, or for all of the space, of each channel",

@@ -400,3 +400,4 @@ def _dropout_rule(facts: Facts) -> Results:
 
 FAMILY.trait("view", "Flatten", "Reshape", "Squeeze", "Unsqueeze")
 FAMILY.trait("selection", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
+FAMILY.trait("strided", "Identity", "Squeeze", "Unsqueeze")

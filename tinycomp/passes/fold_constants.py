@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ from tinycomp.passes.base import Pass
 from tinycomp.remark import Remark
 from tinycomp.rewrite.edits import bind_constant_captures, choose_branch, replace_by_constant
 from tinycomp.rewrite.rules import erase_dead, open_graphs
-from tinycomp.rewrite.traits import is_random
+from tinycomp.rewrite.traits import has_trait, is_random
 from tinycomp.target.policy import macs
 
 
@@ -56,7 +56,7 @@ class FoldConstants(Pass):
             and targets can match quantised operators.
         max_bytes: Most bytes by which folding may let the constants of all graphs together grow; a node whose result
             is no larger than its constant operands is free. None is 256 MiB, or eight times the constants that there
-            are where that is more.
+            are where that is more. A large result that only repeats elements takes none, and stays a node.
         max_work: Most elements and multiply-accumulates that may be computed. None is 2^29, or 256 for each element
             of the constants that there are where that is more.
 
@@ -83,6 +83,8 @@ _CLOSED = frozenset({COMPOSITE, REGION})
 """Domains of nodes whose bodies are closed."""
 
 
+_LARGEST_BROADCAST = 1 << 24
+"""One of more bytes stays a node, as what reads some of it needs no more; what is constant behind it is folded."""
 _LEAST_GROWTH, _GROWTH = 1 << 28, 8
 _LEAST_WORK, _WORK = 1 << 29, 256
 
@@ -138,6 +140,7 @@ class _Folder:
     budget: _Budget
     changed: bool = False
     stale: set[Node] = field(default_factory=set)
+    broadcasts: dict[Value, np.ndarray] = field(default_factory=dict)
 
     def run(self) -> bool:
         waiting = deque(self.graph.nodes)
@@ -200,7 +203,7 @@ class _Folder:
         if arrays is None:
             return
         users = [user for value in node.outputs for user in value.users]
-        named = [(value, array) for value, array in zip(node.outputs, arrays, strict=True) if value.name]
+        named = [(value, _stored(array)) for value, array in zip(node.outputs, arrays, strict=True) if value.name]
         constants = [(replace_by_constant(self.graph, value, array), value.name) for value, array in named]
         erase_dead(self.graph, node)
         for constant, name in constants:
@@ -210,17 +213,21 @@ class _Folder:
 
     def _evaluate(self, node: Node) -> list[np.ndarray] | None:
         """Return one array per result, or None where the node stays."""
-        for value in node.inputs:
-            if value is not None and value.const is None:
-                return _from_sizes(node)
-        if not self._may_fold(node):
+        held = [None if v is None else v.const if v.const is not None else self.broadcasts.get(v) for v in node.inputs]
+        if any(v is not None and array is None for v, array in zip(node.inputs, held, strict=True)):
+            return _from_sizes(node)
+        is_view = has_trait(node, "strided")
+        if not self._may_fold(node) or not (is_view or self._affordable(node, held)):
             return _from_sizes(node)
         check_time(current(), node.label)
-        arrays = evaluated(node, [None if v is None else v.const for v in node.inputs])
+        arrays = _results(node, held)
         if isinstance(arrays, str):
             self._remark(node, arrays)
             return None
-        return arrays
+        if any(array.nbytes > max(_LARGEST_BROADCAST, _bytes_of(array)) for array in arrays):
+            self.broadcasts |= {v: array for v, array in zip(node.outputs, arrays, strict=True) if v.name}
+            return None
+        return arrays if not is_view or self._affordable(node, held) else None
 
     def _may_fold(self, node: Node) -> bool:
         """Tell whether a node whose operands are all constant is to be computed."""
@@ -228,15 +235,15 @@ class _Folder:
             return False
         if is_random(node) or (self.options.keep_quantized and node.op == "DequantizeLinear" and not node.domain):
             return False
-        return all(isinstance(v.type, TensorType) for v in node.used_outputs()) and self._affordable(node)
+        return all(isinstance(v.type, TensorType) for v in node.used_outputs())
 
-    def _affordable(self, node: Node) -> bool:
-        held = sum(v.const.nbytes for v in dict.fromkeys(node.inputs) if v is not None and v.const is not None)
-        growth = max(sum(_nbytes(v) for v in node.used_outputs()) - held, 0)
+    def _affordable(self, node: Node, operands: Sequence[np.ndarray | None]) -> bool:
+        held = {id(array): array for array in operands if array is not None}.values()
+        growth = max(sum(_nbytes(v) for v in node.used_outputs()) - sum(map(_bytes_of, held)), 0)
         if growth > self.budget.left:
             self._remark(node, f"its result would add {growth} bytes to the constants, {self.budget.left} are left")
             return False
-        work = _work(node)
+        work = _work(node, held)
         if work > self.budget.work:
             self._remark(node, f"it would take {work} operations to compute, {self.budget.work} are left")
             return False
@@ -263,13 +270,19 @@ def _bind_condition(node: Node) -> bool:
 
 def evaluated(node: Node, operands: Sequence[np.ndarray | None]) -> list[np.ndarray] | str:
     """Return one array per result of a node, or why there are none."""
+    arrays = _results(node, operands)
+    return arrays if isinstance(arrays, str) else [_stored(array) for array in arrays]
+
+
+def _results(node: Node, operands: Sequence[np.ndarray | None]) -> list[np.ndarray] | str:
+    """Return the results of a node, which may be views, or why there are none."""
     try:
         with np.errstate(all="ignore"):
             run, _ = bind(node)
             results = run(*operands)
     except Exception as error:  # a kernel may fail in any way; the node then fails, if it does, when it runs
         return f"it could not be computed: {error}"
-    arrays = [_stored(result) for result in results]
+    arrays = [np.asarray(result) if isinstance(result, (np.ndarray, np.generic)) else None for result in results]
     for value, array in zip(node.outputs, arrays, strict=True):
         if value.name and (array is None or not compatible(value.type, type_of(array))):
             return f"its result {value.name} is not of type {value.type}"
@@ -320,22 +333,29 @@ def _from_sizes(node: Node) -> list[np.ndarray] | None:
     return arrays
 
 
-def _stored(result: object) -> np.ndarray | None:
-    """Return a kernel's result as an array fit for a constant, or None where it is not an array.
+def _stored(result: np.ndarray) -> np.ndarray:
+    """Return a kernel's result as an array fit for a constant.
 
     A view is copied where it would keep a larger array alive or is not row-major.
     """
-    if not isinstance(result, (np.ndarray, np.generic)):
-        return None
     array = np.asarray(result, order="C")
     base = array.base
     return array.copy() if isinstance(base, np.ndarray) and base.nbytes > array.nbytes else array
 
 
-def _work(node: Node) -> int:
+def _work(node: Node, operands: Iterable[np.ndarray]) -> int:
     """Return the elements that a node reads and writes, and its multiply-accumulates."""
-    shapes = [value.static_shape or () for value in (*node.inputs, *node.used_outputs()) if value is not None]
-    return sum(map(math.prod, shapes)) + macs([node])
+    written = sum(math.prod(value.static_shape or ()) for value in node.used_outputs())
+    return sum(map(_elements, operands)) + written + macs([node])
+
+
+def _elements(array: np.ndarray) -> int:
+    """Return how many elements an array has, where one that is repeated counts once."""
+    return math.prod([size for size, step in zip(array.shape, array.strides, strict=True) if step])
+
+
+def _bytes_of(array: np.ndarray) -> int:
+    return _elements(array) * array.itemsize
 
 
 def _nbytes(value: Value) -> int:

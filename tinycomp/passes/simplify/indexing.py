@@ -7,10 +7,13 @@ import math
 import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ops.movement import slices_of
+from tinycomp.ops.rule import Facts
 from tinycomp.passes.simplify.facts import Shape, producer, reshape_target
 from tinycomp.passes.simplify.movement import put_reshape
 from tinycomp.rewrite import rule
 from tinycomp.rewrite.edits import joined_sources, take_over, version_of
+from tinycomp.symbolic import FARTHEST
 
 
 @rule("GatherND")
@@ -140,4 +143,35 @@ def places_of_ones(graph: Graph, node: Node) -> bool:
     return take_over(graph, node, add("Reshape", places, graph.add_const(np.array([1, -1], np.int64), "row")))
 
 
-RULES = (gather_all_to_reshape, gather_elements_to_slices, scatter_elements_to_slices, places_of_ones)
+@rule("Slice")
+def slice_of_range(graph: Graph, node: Node) -> bool:
+    """Replace a Slice of a Range of integers by the Range of what it takes."""
+    ranged, parts = producer(node.inputs[0], "Range"), slices_of(Facts(node), 1)
+    if ranged is None or parts is None or node.output.dtype != "int64" or version_of(graph, "Min") < _MIN_OF_INTEGERS:
+        return False
+    first, step, ((start, stop, by),) = ranged.const(0), ranged.const(2), parts
+    if first is None or step is None or not (isinstance(start, int) and isinstance(stop, int) and isinstance(by, int)):
+        return False
+    origin, each = int(first.reshape(-1)[0]), int(step.reshape(-1)[0])
+    last = origin + stop * each
+    is_whole = stop >= FARTHEST
+    if (
+        each < 1
+        or by < 1
+        or min(start, stop) < 0
+        or max(origin + start * each, each * by, 0 if is_whole else last) >= FARTHEST
+    ):
+        return False
+    limit, sources = ranged.operand(1), joined_sources(ranged, node)
+    begin, end, pace = (
+        graph.add_const(np.array(n, np.int64), f"{node.output.name}_{name}")
+        for n, name in ((origin + start * each, "start"), (0 if is_whole else last, "limit"), (each * by, "delta"))
+    )
+    if not is_whole:
+        limit = graph.add("Min", [limit, end], at=node, sources=sources).output
+    return take_over(graph, node, graph.add("Range", [begin, limit, pace], at=node, sources=sources))
+
+
+_MIN_OF_INTEGERS = 12
+"""Since this version Min takes integers."""
+RULES = (gather_all_to_reshape, gather_elements_to_slices, scatter_elements_to_slices, places_of_ones, slice_of_range)

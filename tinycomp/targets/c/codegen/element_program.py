@@ -252,9 +252,13 @@ def broadcast_strides(value: Value | StridedInput, shape: Sequence[Size]) -> lis
     if isinstance(value, StridedInput):
         return list(value.strides)
     type_, own = sized_type(value)
+    return broadcast_steps(own, strides(type_), shape)
+
+
+def broadcast_steps(own: Sequence[Size], steps: Sequence[Size], shape: Sequence[Size]) -> list[Size]:
+    """Return the strides by which a tensor of shape ``own`` is read as one of ``shape``."""
     missing = len(shape) - len(own)
-    repeated = [repeating(n, whole, s) for n, whole, s in zip(own, shape[missing:], strides(type_), strict=True)]
-    return [0] * missing + repeated
+    return [0] * missing + [repeating(n, whole, s) for n, whole, s in zip(own, shape[missing:], steps, strict=True)]
 
 
 def repeating(size: Size, whole: Size, step: Size) -> Size:
@@ -284,11 +288,20 @@ def emit_fusion_group(
         if (ref := build(steps, node)) is not None:
             steps.give(node.output, ref)
     refs = steps.outputs(outputs)
+    steps.inputs = [_unrepeated(emit, value, sized_type(nodes[-1].output)[1]) for value in steps.inputs]
     words = steps.encode(nodes[-1].output, refs)
     operands: list[Value | View | None] = [*outputs, *[None] * (MAX_OUTPUTS - len(outputs)), emit.table(words)]
     operands += [_operand(emit, v) for v in steps.inputs]
     operands += [None] * (MAX_INPUTS - len(steps.inputs))
     emit.call("elementwise", operands, {"words": len(words)}, *nodes)
+
+
+def _unrepeated(emit: Emitter, value: Value | StridedInput, shape: Sequence[Size]) -> Value | StridedInput:
+    """Return a broadcast that nobody has written out as the elements that it repeats, other operands as they are."""
+    if isinstance(value, StridedInput) or value.const is not None or not emit.repeats(value):
+        return value
+    where = emit.strided(value, adjacent=False, repeated=True)
+    return StridedInput(where.view, value.dtype, tuple(broadcast_steps(sized_type(value)[1], where.strides, shape)))
 
 
 def _operand(emit: Emitter, value: Value | StridedInput) -> Value | View:

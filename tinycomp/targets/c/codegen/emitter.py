@@ -114,10 +114,12 @@ class Strided:
     Attributes:
         view: The place of the first element.
         strides: The distance, in elements, between neighbours along each logical dimension; never negative.
+        repeated: Whether some strides are 0, or may be in a run, as one element stands for many.
     """
 
     view: View
     strides: tuple[Size, ...]
+    repeated: bool = False
 
 
 @dataclass(slots=True)
@@ -269,19 +271,25 @@ class Emitter:
         assert value not in self._views, value
         self._unwritten[value] = write
 
-    def strided(self, value: Value, adjacent: bool = True) -> Strided:
+    def strided(self, value: Value, adjacent: bool = True, repeated: bool = False) -> Strided:
         """Return the place and strides of a value, for kernels that take strides.
 
         Args:
             value: The value; it is moved into its own memory order if the kernel could not read it where it is.
             adjacent: Whether the elements along the last dimension must lie side by side.
+            repeated: Whether one element may stand for many.
         """
         if value in self._postponed:
             source, _ = self._postponed[value]
             _, shape = sized_type(value)
-            if not adjacent or not shape or shape[-1] == 1 or source.strides[-1] == 1:
+            is_adjacent = not shape or shape[-1] == 1 or source.strides[-1] == 1
+            if (is_adjacent or not adjacent) and (repeated or not source.repeated):
                 return source
         return Strided(self.view(value), strides(tensor(value.type)))
+
+    def repeats(self, value: Value) -> bool:
+        """Tell whether a value has not been written out, and one of its elements stands for many."""
+        return value in self._postponed and self._postponed[value][0].repeated
 
     def is_placed(self, value: Value) -> bool:
         """Tell whether ``value`` has a place already."""

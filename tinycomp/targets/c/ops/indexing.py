@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from tinycomp.ir.graph import TINYCOMP, Node, Value
 from tinycomp.ir.layout import strides
+from tinycomp.ir.types import tensor
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.library import lib
 from tinycomp.symbolic import Size, maximum, product
-from tinycomp.targets.c.codegen.element_program import NUMBERS, TYPES
-from tinycomp.targets.c.codegen.emitter import Emitter, eight, nd_params
-from tinycomp.targets.c.codegen.placement import element_size, emit_copy
+from tinycomp.targets.c.codegen.element_program import NUMBERS, TYPES, broadcast_steps
+from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, Strided, eight, nd_params
+from tinycomp.targets.c.codegen.placement import element_size, emit_copy, leave
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.ops.movement import movable
 from tinycomp.targets.common.checks import Verdict, all_of, sized_type
@@ -34,6 +35,9 @@ def around_axis(shape: tuple[Size, ...], axis: int) -> dict[str, Size]:
 def gather(emit: Emitter, node: Node) -> None:
     """Emit a gather of slices along one axis."""
     data, indices = node.operand(0), node.operand(1)
+    if emit.repeats(data) and len(sized_type(node.output)[1]) <= MAX_RANK:
+        _gather_repeated(emit, node, data, indices)
+        return
     params = {
         "element_size": element_size(data),
         "index_size": element_size(indices),
@@ -41,6 +45,28 @@ def gather(emit: Emitter, node: Node) -> None:
         "count": product(sized_type(indices)[1]),
     }
     emit.call("gather", [node.output, data, indices], params, node)
+
+
+def _gather_repeated(emit: Emitter, node: Node, data: Value, indices: Value) -> None:
+    """Gather from a broadcast that nobody has written out, once where slices repeat an element."""
+    where, shape, found = emit.strided(data, False, repeated=True), sized_type(data)[1], sized_type(indices)[1]
+    axis, size = int(node.attrs.get("axis", 0)) % len(shape), element_size(indices)
+    once = [1 if step == 0 else n for n, step in zip(shape, where.strides, strict=True)]
+    picked = (*once[:axis], *found, *once[axis + 1 :])
+    spread = [*[0] * axis, *strides(tensor(indices.type)), *[0] * (len(shape) - axis - 1)]
+    steps = [product(picked[dim + 1 :]) for dim in range(len(picked))]
+    places, result = emit.scratch(product(picked) * size), emit.scratch(product(picked) * element_size(data))
+    emit_copy(emit, node, places, emit.view(indices), picked, steps, spread, size)
+    params = {
+        "element_size": element_size(data),
+        "index_size": size,
+        "axis": shape[axis],
+        "axis_stride": where.strides[axis],
+        **nd_params(picked, data_stride=[*where.strides[:axis], *[0] * len(found), *where.strides[axis + 1 :]]),
+    }
+    emit.call("gather_elements", [result, where.view, places], params, node)
+    whole = sized_type(node.output)[1]
+    leave(emit, node, node.output, Strided(result, tuple(broadcast_steps(picked, steps, whole)), repeated=True))
 
 
 _INDEX_BYTES = 8

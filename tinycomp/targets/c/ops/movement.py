@@ -16,7 +16,14 @@ from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.library import codes
 from tinycomp.symbolic import Size, if_zero, is_positive, maximum, minimum, product
-from tinycomp.targets.c.codegen.element_program import TYPES, Ref, Steps, StridedInput, emit_fusion_group, repeating
+from tinycomp.targets.c.codegen.element_program import (
+    TYPES,
+    Ref,
+    Steps,
+    StridedInput,
+    broadcast_steps,
+    emit_fusion_group,
+)
 from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, Strided, View, eight, nd_params, same_steps
 from tinycomp.targets.c.codegen.placement import element_size, emit_copy, leave
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank, taken
@@ -67,7 +74,7 @@ def movable(node: Node) -> Verdict:
 @FAMILY.lower("Relayout", check=movable, layout=LayoutRule.ROW_MAJOR, domain=TINYCOMP)
 def relayout(emit: Emitter, node: Node) -> None:
     """Leave the elements where they are until somebody needs them in the new order: two changes in a row may cancel."""
-    leave(emit, node, node.output, emit.strided(node.operand(0), adjacent=False))
+    leave(emit, node, node.output, emit.strided(node.operand(0), False, repeated=True))
 
 
 def _has_sizes(node: Node) -> Verdict:
@@ -134,23 +141,27 @@ def range_(emit: Emitter, node: Node) -> None:
 
 @FAMILY.lower("ConstantOfShape", check=all_of(movable, settled(0)), layout=LayoutRule.ROW_MAJOR)
 def constant_of_shape(emit: Emitter, node: Node) -> None:
-    """Fill the result with one value."""
+    """Fill the result with one value, as soon as somebody reads more than some of it."""
     value = np.asarray(node.attrs.get("value", np.zeros(1, np.float32))).reshape(-1)[:1]
-    pattern = _bits(value)
-    params = nd_params((product(sized_type(node.output)[1]),), stride=(1,))
-    emit.call("fill", [node.output], {"element_size": element_size(node.output), "pattern": pattern, **params}, node)
+    shape = sized_type(node.output)[1]
+
+    def fill() -> None:
+        pattern, params = _bits(value), nd_params((product(shape),), stride=(1,))
+        emit.call("fill", [node.output], {"element_size": value.itemsize, "pattern": pattern, **params}, node)
+
+    emit.postpone(node.output, Strided(emit.constant(value), (0,) * len(shape), repeated=True), fill)
 
 
 @FAMILY.lower(*named("view"), "Identity", check=all_of(movable, settled(1)), layout=LayoutRule.ROW_MAJOR)
 def reshape(emit: Emitter, node: Node) -> None:
     """Read the same elements by other strides: a row-major reshape moves nothing."""
     source = node.operand(0)
-    where = emit.strided(source, adjacent=False)
+    where = emit.strided(source, False, repeated=True)
     steps = reshaped(sized_type(source)[1], where.strides, sized_type(node.output)[1])
     if steps is None:
         emit.alias(node.output, emit.view(source))
     else:
-        leave(emit, node, node.output, Strided(where.view, steps))
+        leave(emit, node, node.output, Strided(where.view, steps, where.repeated))
 
 
 def _whole_bytes(node: Node) -> Verdict:
@@ -167,7 +178,7 @@ def _whole_bytes(node: Node) -> Verdict:
 @FAMILY.lower("BitCast", check=all_of(movable, known_rank, _whole_bytes), layout=LayoutRule.ROW_MAJOR)
 def bit_cast(emit: Emitter, node: Node) -> None:
     """Read the same bytes as another type."""
-    leave(emit, node, node.output, emit.strided(node.operand(0), adjacent=False))
+    leave(emit, node, node.output, emit.strided(node.operand(0), False, repeated=True))
 
 
 def reshaped(shape: Sequence[Size], steps: Sequence[Size], wanted: Sequence[Size]) -> tuple[Size, ...] | None:
@@ -208,9 +219,9 @@ def transpose(emit: Emitter, node: Node) -> None:
     if emit.is_placed(node.output):
         return  # the producer has written the transposed result
     source = node.operand(0)
-    where = emit.strided(source, adjacent=False)
+    where = emit.strided(source, False, repeated=True)
     perm = node.attrs.get("perm", [*reversed(range(len(where.strides)))])
-    leave(emit, node, node.output, Strided(where.view, tuple(where.strides[p] for p in perm)))
+    leave(emit, node, node.output, Strided(where.view, tuple(where.strides[p] for p in perm), where.repeated))
 
 
 @FAMILY.lower("Concat", check=all_of(movable, known_rank), layout=LayoutRule.FOLLOW)
@@ -223,7 +234,7 @@ def concat(emit: Emitter, node: Node) -> None:
     for value in node.inputs:
         assert value is not None
         _, part = sized_type(value)
-        place, where = emit.view(node.output).at(start * to[axis] * size), emit.strided(value, adjacent=False)
+        place, where = emit.view(node.output).at(start * to[axis] * size), emit.strided(value, False, repeated=True)
         if not (where.view.is_at(place) and same_steps(part, where.strides, to)):
             emit_copy(emit, node, place, where.view, part, to, where.strides, size)
         start = start + part[axis]
@@ -233,13 +244,13 @@ def concat(emit: Emitter, node: Node) -> None:
 def split(emit: Emitter, node: Node) -> None:
     """Make every result a slice of the operand."""
     source = node.operand(0)
-    where, (_, shape) = emit.strided(source, adjacent=False), sized_type(source)
+    where, (_, shape) = emit.strided(source, False, repeated=True), sized_type(source)
     axis = int(node.attrs.get("axis", 0)) % len(shape)
     step = where.strides[axis] * element_size(source)
     start: Size = 0
     for value in node.outputs:
         if value.name:
-            leave(emit, node, value, Strided(where.view.at(start * step), where.strides))
+            leave(emit, node, value, Strided(where.view.at(start * step), where.strides, where.repeated))
         start = start + sized_type(value)[1][axis]
 
 
@@ -257,13 +268,13 @@ def slice_(emit: Emitter, node: Node) -> None:
         # The kernel wants the lowest element; with a negative step that is the one read last.
         lowest.append(slice_bound(start, by, size) + minimum(0, by) * (length - 1))
         step.append(by)
-    where, bytes_each = emit.strided(source, adjacent=False), element_size(source)
+    where, bytes_each = emit.strided(source, False, repeated=True), element_size(source)
     runs_forwards = all(is_positive(by) for by in step)
     offset = _offset(lowest, where.strides)
     offset = if_zero(product(part), 0, offset) if not runs_forwards or 0 in part else offset
     place, steps = where.view.at(offset * bytes_each), tuple(s * by for s, by in zip(where.strides, step, strict=True))
     if runs_forwards:
-        leave(emit, node, node.output, Strided(place, steps))
+        leave(emit, node, node.output, Strided(place, steps, where.repeated))
     else:
         emit_copy(emit, node, emit.view(node.output), place, part, strides(result), steps, bytes_each)
 
@@ -278,16 +289,16 @@ def _offset(places: Sequence[Size], steps: Sequence[Size]) -> Size:
 
 @FAMILY.lower("Expand", check=all_of(movable, known_rank, settled(1)), layout=LayoutRule.ROW_MAJOR)
 def expand(emit: Emitter, node: Node) -> None:
-    """Copy with stride 0 along repeated dimensions."""
+    """Read with stride 0 along repeated dimensions."""
+    _repeat(emit, node)
+
+
+def _repeat(emit: Emitter, node: Node) -> None:
+    """Leave a broadcast where its elements are, one of which stands for many."""
     source = node.operand(0)
-    type_, shape = sized_type(source)
-    result, wanted = sized_type(node.output)
-    missing = len(wanted) - len(shape)
-    own = [repeating(n, whole, s) for n, whole, s in zip(shape, wanted[missing:], strides(type_), strict=True)]
-    origin = [0] * missing + own
-    emit_copy(
-        emit, node, emit.view(node.output), emit.view(source), wanted, strides(result), origin, element_size(source)
-    )  # fmt: skip
+    where, wanted = emit.strided(source, False, repeated=True), sized_type(node.output)[1]
+    steps = broadcast_steps(sized_type(source)[1], where.strides, wanted)
+    leave(emit, node, node.output, Strided(where.view, tuple(steps), repeated=True))
 
 
 _PADDING = codes("tc_padding", "TC_PAD_")
@@ -373,11 +384,14 @@ def _tile_check(node: Node) -> Verdict:
 
 @FAMILY.lower("Tile", check=all_of(movable, known_rank, settled(1), _tile_check), layout=LayoutRule.FOLLOW)
 def tile(emit: Emitter, node: Node) -> None:
-    """Copy with a dimension of stride 0 for every repetition."""
+    """Copy with a dimension of stride 0 for every repetition; what has one element along it is broadcast."""
     source = node.operand(0)
     type_, shape = sized_type(source)
     steps = strides(tensor(node.output.type))
     repeats = [_known(times) for times in node.operand(1).contents or ()]
+    if all(1 in pair for pair in zip(shape, repeats, strict=True)):
+        _repeat(emit, node)
+        return
     emit_copy(
         emit, node, emit.view(node.output), emit.view(source), [*repeats, *shape],
         [*(n * s for n, s in zip(shape, steps, strict=True)), *steps], [*(0 for _ in shape), *strides(type_)],

@@ -9,7 +9,6 @@ import sys
 import numpy as np
 
 from tinycomp.ir.graph import Node, Value
-from tinycomp.ir.layout import strides
 from tinycomp.ir.types import numpy_dtype
 from tinycomp.ops.automaton import Automaton, automaton
 from tinycomp.ops.maps import label_table
@@ -18,7 +17,7 @@ from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.library import lib
 from tinycomp.symbolic import Size, product
-from tinycomp.targets.c.codegen.element_program import repeating
+from tinycomp.targets.c.codegen.element_program import broadcast_strides
 from tinycomp.targets.c.codegen.emitter import Emitter, View, nd_params
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.codegen.texts import DTYPE, bounds
@@ -44,10 +43,8 @@ def _pair(emit: Emitter, node: Node) -> tuple[list[Value | View], dict[str, floa
     sizes: dict[str, float | Size] = {}
     for name, value in zip("ab", node.inputs, strict=True):
         assert value is not None
-        type_, own = sized_type(value)
-        heap, missing = emit.heap(value), len(shape) - len(own)
-        each = [repeating(n, whole, s) for n, whole, s in zip(own, shape[missing:], strides(type_), strict=True)]
-        steps.append([*[0] * missing, *each])
+        heap = emit.heap(value)
+        steps.append(broadcast_strides(value, shape))
         operands += [value, heap.view]
         sizes[f"{name}_bytes"] = heap.nbytes
     return operands, {**nd_params(shape, a_stride=steps[0], b_stride=steps[1]), **sizes}

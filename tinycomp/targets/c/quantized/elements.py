@@ -11,7 +11,7 @@ from tinycomp.rewrite import Match, reject
 from tinycomp.runtime.native.library import codes
 from tinycomp.symbolic import Size, product, typical
 from tinycomp.target import Target
-from tinycomp.targets.c.codegen.element_program import repeating
+from tinycomp.targets.c.codegen.element_program import broadcast_steps
 from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, Strided, nd_params
 from tinycomp.targets.c.codegen.images import pixels_of, pixels_to
 from tinycomp.targets.c.codegen.rules import LoweringRules, taken
@@ -101,10 +101,8 @@ def _broadcast(emit: Emitter, value: Value, result: Value) -> Strided:
         order = memory_order(tensor(result.type).layout, rank) if len(shape) == rank else range(len(shape))
         where = Strided(emit.constant(value.const.transpose(list(order))), _strides_in(shape, list(order)))
     else:
-        where = emit.strided(value, adjacent=False)
-    whole = sized_type(result)[1][rank - len(shape) :]
-    own = [repeating(*dim) for dim in zip(shape, whole, where.strides, strict=True)]
-    return Strided(where.view, (*[0] * (rank - len(shape)), *own))
+        where = emit.strided(value, adjacent=False, repeated=True)
+    return Strided(where.view, tuple(broadcast_steps(shape, where.strides, sized_type(result)[1])))
 
 
 def _strides_in(shape: Sequence[Size], order: list[int]) -> tuple[Size, ...]:
