@@ -16,6 +16,7 @@ from tinycomp.index import DEFINITIONS
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.infer import node_proto
 from tinycomp.ir.proto import schema, type_to_proto
+from tinycomp.ir.types import compatible
 from tinycomp.lazy import LazyTable
 
 _IR_VERSION = 10
@@ -79,7 +80,9 @@ def definition(node: Node) -> Graph | None:
     )
     body = function_body(local, operands, context)
     _bind(body, operands)
-    return body
+    # ONNX's function of a Celu gives a scalar one dimension.
+    fits = all(compatible(inner.type, v.type) for inner, v in zip(body.outputs, node.used_outputs(), strict=True))
+    return body if fits else None
 
 
 def _bind(body: Graph, operands: Sequence[Value | None]) -> None:
