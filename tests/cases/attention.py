@@ -25,15 +25,17 @@ def attentions() -> Iterator[Case]:
 
 
 def edges() -> Iterator[Case]:
-    """A past whose presents are asked for, rotary embeddings, and heads that do not fit."""
+    """A past whose presents are asked for, a mask shorter than all keys, rotary embeddings, and heads that do not fit."""
     q, k = floats(2, 4, 3, 8), floats(2, 2, 5, 8)
     past = [None, floats(2, 2, 4, 8, seed=3), floats(2, 2, 4, 8, seed=4)]
     yield Case("Attention", [q, k, k, *past], {}, 23, 3, rtol=1e-4, onnxruntime=False)
+    short = [q, k, k, floats(3, 7), *past[1:]]
+    yield Case("Attention", short, {"qk_matmul_output_mode": 3}, 23, 4, rtol=1e-4, onnxruntime=False)
     beside = [floats(2, 3, 32), floats(2, 5, 16), floats(2, 5, 16)]
     yield Case("Attention", beside, HEADS, 23, rtol=1e-4, onnxruntime=False)
     for heads in (0, 5):
         yield Case("Attention", beside, {"q_num_heads": heads, "kv_num_heads": 2}, 23, refused="Attention")
-    yield Case("Attention", [q, k, floats(2, 2, 6, 8)], {}, 23, refused="Attention")
+    yield Case("Attention", [q, k, floats(2, 2, 6, 8)], {}, 23, refused="Attention|does not fit")
     for interleaved in (0, 1):
         caches = [floats(2, 3, 4, seed=1), floats(2, 3, 4, seed=2)]
         yield Case("RotaryEmbedding", [q, *caches], {"interleaved": interleaved}, 23, onnxruntime=False)

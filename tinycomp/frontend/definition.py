@@ -24,6 +24,8 @@ _OWN = LazyTable[str, Definition](
     __package__, {file: names.split() for file, names in DEFINITIONS.items()}, lambda module: module.DEFINITIONS
 )
 """Definitions of operators that ONNX gives no function, or none that is exact, by name with the domain."""
+_MENDED = {("", "Attention", 23): 24}
+"""Versions whose function ONNX has mended in a later one: that of Attention 23 takes no mask shorter than all keys."""
 
 
 def defines(node: Node) -> bool:
@@ -57,7 +59,8 @@ def definition(node: Node) -> Graph | None:
         if body is not None:
             _bind(body, [v for v in node.inputs if v is not None])
         return body
-    operator = schema(node.op, node.domain, node.version)
+    version = _MENDED.get((node.domain, node.op, node.version), node.version)
+    operator = schema(node.op, node.domain, version)
     if operator is None or not is_defined_by_others(node):
         return None
     function = _function(node, operator)
