@@ -25,7 +25,7 @@ def attentions() -> Iterator[Case]:
 
 
 def edges() -> Iterator[Case]:
-    """A past whose presents are asked for, a mask shorter than all keys, rotary embeddings, and heads that do not fit."""
+    """A past whose presents are asked for, a short mask, rotary embeddings, and heads that do not fit."""
     q, k = floats(2, 4, 3, 8), floats(2, 2, 5, 8)
     past = [None, floats(2, 2, 4, 8, seed=3), floats(2, 2, 4, 8, seed=4)]
     yield Case("Attention", [q, k, k, *past], {}, 23, 3, rtol=1e-4, onnxruntime=False)

@@ -248,9 +248,18 @@ def test_what_is_no_ensemble(attributes: dict[str, Any], text: str) -> None:
 
 
 def test_too_few_columns() -> None:
-    model = model_of("Regressor", 1, 1, edited("nodes_featureids", 0, 5))
-    with pytest.raises(TinycompError, match="the trees ask for more columns"):
-        tinycomp.compile(model, "host")(np.zeros((3, 1), F32))
-    report = tinycomp.compile(model, "c").report()
-    assert not report.regions
-    assert "the trees ask for 6" in str(report.reasons)
+    """More columns than the trees compare are fine, of an open number as well."""
+    attributes = edited("nodes_featureids", 0, 5)
+    with pytest.raises(TinycompError, match="the trees ask for more columns; expected at least 6; found 1"):
+        tinycomp.compile(model_of("Regressor", 1, 1, attributes), "c")
+    model, wanted = model_of("Regressor", 7, 1, attributes), None
+    for target in ("host", "c"):
+        module = tinycomp.compile(model, target, shapes={"x": ("n", "columns")})
+        assert bool(module.report().regions) == (target == "c")
+        x = np.linspace(-2, 2, 21, dtype=F32).reshape(3, 7)
+        found = module(x)
+        np.testing.assert_array_equal(found, found if wanted is None else wanted)
+        np.testing.assert_array_equal(module(x[:, :6]), found)
+        wanted = found
+        with pytest.raises(TinycompError, match="the trees ask for more columns"):
+            module(x[:, :5])

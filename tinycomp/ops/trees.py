@@ -7,13 +7,14 @@ what onnxruntime gives.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tinycomp.errors import ExecutionError, ModelError
+from tinycomp.errors import ModelError
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.record import OpFamily
 from tinycomp.ops.rule import Facts, Results
@@ -124,9 +125,20 @@ class Ensemble:
         return np.where(np.isinf(found), 0, found + self.base).astype(found.dtype)
 
 
-_KNOWN: dict[tuple[int, bool], tuple[Any, Ensemble]] = {}
-"""Tables made lately, by the identity of an attribute, which lives as long as its entry, and whether rows are wide."""
-_MOST_KNOWN = 8
+_KNOWN: dict[tuple[int, str], tuple[Any, Any]] = {}
+"""Made lately of a node's attributes, by the identity of one of them, which lives as long as its entry, and by kind."""
+_MOST_KNOWN = 16
+
+
+def _remembered(featureids: Any, kind: str, make: Callable[[], Any]) -> Any:
+    key = id(featureids), kind
+    known = _KNOWN.get(key)
+    if known is None or known[0] is not featureids:
+        made = make()
+        while len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.pop(next(iter(_KNOWN)), None)
+        _KNOWN[key] = known = featureids, made
+    return known[1]
 
 
 def ensemble_of(op: str, attrs: Mapping[str, Any], dtype: Any = "float32") -> Ensemble:
@@ -140,15 +152,13 @@ def ensemble_of(op: str, attrs: Mapping[str, Any], dtype: Any = "float32") -> En
     Raises:
         ModelError: If the attributes describe no trees: lists of different lengths, nodes that are not there, cycles.
     """
-    featureids, wide = attrs.get("nodes_featureids"), dtype == "float64"
-    key = id(featureids), wide
-    known = _KNOWN.get(key)
-    if known is None or known[0] is not featureids:
-        ensemble = _modern(attrs) if op == "TreeEnsemble" else _classic(op, attrs, wide)
-        while len(_KNOWN) >= _MOST_KNOWN:
-            _KNOWN.pop(next(iter(_KNOWN)), None)
-        _KNOWN[key] = known = featureids, ensemble
-    return known[1]
+    wide = dtype == "float64"
+
+    def make() -> Ensemble:
+        return _modern(attrs) if op == "TreeEnsemble" else _classic(op, attrs, wide)
+
+    ensemble: Ensemble = _remembered(attrs.get("nodes_featureids"), "wide" if wide else "narrow", make)
+    return ensemble
 
 
 def _fail(op: str, problem: str, expected: str, found: object) -> ModelError:
@@ -519,19 +529,13 @@ def finished(ensemble: Ensemble, scores: Array) -> tuple[Array, Array]:
     return chosen.astype(np.int64), transformed(scores, ensemble.transform)
 
 
-def _rows(op: str, x: Array, ensemble: Ensemble) -> Array:
-    rows = x.reshape(1, -1) if x.ndim == 1 else x
-    if rows.shape[1] < ensemble.features:
-        raise ExecutionError(
-            f"{op}: the trees ask for more columns", expected=f"[rows, at least {ensemble.features}]",
-            found=str(list(x.shape)),
-        )  # fmt: skip
-    return rows
+def _rows(x: Array) -> Array:
+    return x.reshape(1, -1) if x.ndim == 1 else x
 
 
 def _regress(op: str, x: Array, attrs: Mapping[str, Any]) -> Array:
     ensemble = ensemble_of(op, attrs, x.dtype)
-    return transformed(ensemble.scores(_rows(op, x, ensemble)), ensemble.target_transform)
+    return transformed(ensemble.scores(_rows(x)), ensemble.target_transform)
 
 
 def row_sizes(facts: Facts) -> tuple[Size | None, Size | None]:
@@ -544,15 +548,30 @@ def row_sizes(facts: Facts) -> tuple[Size | None, Size | None]:
     return (shape[0], shape[1]) if len(shape) > 1 else (1, shape[0])
 
 
+def _walked_rows(facts: Facts) -> Size | None:
+    """Return how many rows there are; demand the columns that nodes compare, beyond which there may be more."""
+    rows, columns = row_sizes(facts)
+    featureids = facts.attr("nodes_featureids", ())
+
+    def make() -> int:
+        modes = facts.attr("nodes_modes", ()) if facts.node.op != "TreeEnsemble" else ()  # whose leaves are no nodes
+        compared = [f for f, mode in itertools.zip_longest(featureids, modes) if mode not in ("LEAF", b"LEAF")]
+        return max([feature for feature in compared if feature is not None], default=0) + 1
+
+    if columns is not None:
+        facts.require_at_least(columns, _remembered(featureids, "columns", make), "the trees ask for more columns")
+    return rows
+
+
 @FAMILY.infer("TreeEnsemble", "TreeEnsembleRegressor", domain=_ML)
 def _targets(facts: Facts) -> Results:
     dtype = facts.dtype(0) if facts.node.op == "TreeEnsemble" else "float32"
-    return [facts.tensor(dtype, (row_sizes(facts)[0], int(facts.attr("n_targets", 1))))]
+    return [facts.tensor(dtype, (_walked_rows(facts), int(facts.attr("n_targets", 1))))]
 
 
 @FAMILY.infer("TreeEnsembleClassifier", domain=_ML)
 def _classes(facts: Facts) -> Results:
-    rows, _ = row_sizes(facts)
+    rows = _walked_rows(facts)
     texts = facts.attr("classlabels_strings")
     labels = texts or facts.attr("classlabels_int64s") or ()
     count = max(len(labels), max(facts.attr("class_ids") or (0,)) + 1)
@@ -565,7 +584,6 @@ def tree_ensemble(x: Array, **attrs: Any) -> Array:
 
     Raises:
         ModelError: If the attributes describe no trees.
-        ExecutionError: If rows have fewer columns than the trees ask for.
     """
     return _regress("TreeEnsemble", x, attrs).astype(x.dtype, copy=False)
 
@@ -576,7 +594,6 @@ def tree_ensemble_regressor(x: Array, **attrs: Any) -> Array:
 
     Raises:
         ModelError: If the attributes describe no trees.
-        ExecutionError: If rows have fewer columns than the trees ask for.
     """
     return _regress("TreeEnsembleRegressor", x, attrs).astype(np.float32, copy=False)
 
@@ -587,12 +604,11 @@ def tree_ensemble_classifier(x: Array, **attrs: Any) -> tuple[Array, Array]:
 
     Raises:
         ModelError: If the attributes describe no trees, or there are too few labels.
-        ExecutionError: If rows have fewer columns than the trees ask for.
     """
     op = "TreeEnsembleClassifier"
     ensemble = ensemble_of(op, attrs, x.dtype)
     labels = class_labels(op, attrs, ensemble.outputs)
-    chosen, scores = finished(ensemble, ensemble.scores(_rows(op, x, ensemble)))
+    chosen, scores = finished(ensemble, ensemble.scores(_rows(x)))
     return labels[chosen], scores.astype(np.float32, copy=False)
 
 

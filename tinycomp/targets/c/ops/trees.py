@@ -9,8 +9,9 @@ from tinycomp.ir.graph import Node, Value
 from tinycomp.ops.trees import AGGREGATES, TRANSFORMS, Ensemble, class_labels, ensemble_of
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
-from tinycomp.symbolic import Size
+from tinycomp.symbolic import Size, minimum
 from tinycomp.targets.c.codegen.emitter import Emitter, View
+from tinycomp.targets.c.codegen.placement import element_size, emit_copy
 from tinycomp.targets.c.codegen.rules import LoweringRules
 from tinycomp.targets.common.checks import Verdict, all_of, dtypes, ranks, sized_type
 
@@ -37,9 +38,6 @@ def ensemble_check(node: Node) -> Verdict:
         return reject(f"trees of {ensemble.threshold.dtype} for rows of {dtype}")
     if node.op == "TreeEnsemble" and dtype == "float64" and ensemble.target_transform != "NONE":
         return reject(f"{ensemble.target_transform} in float64")
-    columns = (node.operand(0).shape or (None, None))[1]
-    if not isinstance(columns, int) or columns < ensemble.features:
-        return reject(f"rows have {columns} columns, the trees ask for {ensemble.features}")
     return True
 
 
@@ -56,11 +54,23 @@ def _nodes_of_small_trees(ensemble: Ensemble) -> int:
     return int(nodes[(nodes <= _SMALL_NODES) & (leaves <= _SMALL_LEAVES)].sum())
 
 
+def _columns_of(emit: Emitter, node: Node, needed: int) -> tuple[Value | View, Size, int]:
+    """Return the rows and how many columns they have, for which the kernel packs the trees: the first of an open count.
+
+    That there are so many is a condition of the program.
+    """
+    x, size = node.operand(0), element_size(node.operand(0))
+    rows, columns = sized_type(x)[1]
+    if isinstance(columns, int):
+        return x, rows, columns
+    place = emit.scratch(rows * needed * size)
+    emit_copy(emit, node, place, emit.view(x), (rows, minimum(columns, needed)), (needed, 1), (columns, 1), size)
+    return place, rows, needed
+
+
 def emit_scores(emit: Emitter, node: Node, ensemble: Ensemble, to: Value | View) -> None:
     """Emit the walk of all rows through all trees; ``to`` gets their scores."""
-    x = node.operand(0)
-    rows, columns = sized_type(x)[1]
-    count = len(ensemble.feature)
+    count, (x, rows, columns) = len(ensemble.feature), _columns_of(emit, node, ensemble.features)
     feature = np.where(ensemble.missing & (ensemble.leaf < 0), ensemble.feature | _TRACKS, ensemble.feature)
     thresholds = ensemble.threshold.view(np.int32).reshape(count, -1)
     nodes = np.concatenate([feature[:, None], thresholds, ensemble.children], 1).astype(np.int32)
