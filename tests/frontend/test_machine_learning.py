@@ -125,6 +125,30 @@ def test_against_onnxruntime(name: str, target: str) -> None:
                 assert actual.tolist() == expected.tolist()
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_unknown_ranks_and_vectors(name: str) -> None:
+    """A vector is one row, for onnxruntime as well."""
+    model = model_of(*CASES[name])
+    x = rows(model, 3)
+    for known, feeds in ((None, (x, x[2])), ([WIDTH], (x[2],))):
+        model.graph.input[0].type.tensor_type.ClearField("shape")
+        if known:
+            model.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", TensorProto.FLOAT, known))
+            model.graph.input[0].type.tensor_type.elem_type = onnx.helper.np_dtype_to_tensor_dtype(x.dtype)
+        for result in model.graph.output:
+            result.type.tensor_type.ClearField("shape")
+        module = tinycomp.compile(model, "host")
+        assert {step.tier for step in module._parts.plan.steps} == {"numpy"}
+        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        for feed in feeds:
+            for actual, expected in zip(module.run({"x": feed}).values(), session.run(None, {"x": feed}), strict=True):
+                assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
+                if expected.dtype == F32:
+                    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+                else:
+                    assert actual.tolist() == expected.tolist()
+
+
 def test_every_definition_has_a_case() -> None:
     assert {op for op, _ in CASES.values()} | {"ArrayFeatureExtractor"} == set(operators("ai.onnx.ml"))
 

@@ -35,10 +35,21 @@ _WINITZKI = 0.147
 """The constant of Winitzki's approximation of the inverse error function, which onnxruntime has."""
 
 
-def _features(b: Body, x: Value, *ranks: int | None) -> Value:
-    """Return rows of numbers in float32."""
-    covered(x.dtype in ("float32", "float64", "int32", "int64") and x.rank in (ranks or (2,)))
+def _numbers(b: Body, x: Value) -> Value:
+    """Return rows, or one of them, in float32."""
+    covered(x.dtype in ("float32", "float64", "int32", "int64") and x.rank in (1, 2, None))
     return b.cast(x, "float32")
+
+
+def _rows(b: Body, x: Value) -> Value:
+    """Return rows of numbers in float32; a vector is one row."""
+    rows = _numbers(b, x)
+    if rows.rank == 1:
+        return b.reshape(rows, [1, -1])
+    if rows.rank == 2:
+        return rows
+    width = b.reshape(b("Shape", rows, start=-1), [1])
+    return b("Reshape", rows, b("Concat", b.ints(-1), width, axis=0))
 
 
 def _transformed(b: Body, scores: Value, transform: str) -> Value:
@@ -74,16 +85,13 @@ def _row(b: Body, values: Sequence[float]) -> Value:
 @defines("Scaler", since=13)
 def _scaler(b: Body, x: Value, *, offset: Sequence[float] = (), scale: Sequence[float] = ()) -> Value:
     covered(len(offset) > 0 and len(scale) > 0)
-    return b("Mul", b("Sub", _features(b, x), _row(b, offset)), _row(b, scale))
+    return b("Mul", b("Sub", _numbers(b, x), _row(b, offset)), _row(b, scale))
 
 
 @defines("Normalizer", since=18)
 def _normalizer(b: Body, x: Value, *, norm: str = "MAX") -> Value:
     covered(norm in ("MAX", "L1", "L2"))
-    rows = _features(b, x, 1, 2, None)  # a vector is one row
-    if rows.rank is None:
-        width = b("Shape", rows, start=-1)
-        rows = b("Reshape", rows, b("Concat", b.ints(-1), width, axis=0))
+    rows = _numbers(b, x)
     size = b(f"Reduce{norm.title()}", rows, b.ints(-1), keepdims=1)
     return b("Div", rows, b("Where", b("Equal", size, b.float32(0)), b.float32(1), size))
 
@@ -193,7 +201,7 @@ def _linear(b: Body, x: Value, coefficients: Sequence[float], intercepts: Sequen
     """Return the products of rows and coefficients, and the intercepts added."""
     covered(outputs > 0 and len(coefficients) % outputs == 0 and len(intercepts) in (0, outputs))
     factors = np.asarray(coefficients, np.float32).reshape(outputs, -1)
-    return b("Gemm", _features(b, x), b.const(factors), _row(b, intercepts) if len(intercepts) else None, transB=1)
+    return b("Gemm", _rows(b, x), b.const(factors), _row(b, intercepts) if len(intercepts) else None, transB=1)
 
 
 @defines("LinearRegressor", since=13)
@@ -273,10 +281,10 @@ def _svm_regressor(
     covered(len(rho) == 1 and n_supports in (0, len(coefficients)) and len(coefficients) > 0)
     factors = np.asarray(coefficients, np.float32)
     if not n_supports:  # a linear model
-        distance = b("Add", _similarity(b, _features(b, x), factors[None], kernel_type, kernel_params), _row(b, rho))
+        distance = b("Add", _similarity(b, _rows(b, x), factors[None], kernel_type, kernel_params), _row(b, rho))
     else:
         vectors = np.asarray(support_vectors, np.float32).reshape(n_supports, -1)
-        near = _similarity(b, _features(b, x), vectors, kernel_type, kernel_params)
+        near = _similarity(b, _rows(b, x), vectors, kernel_type, kernel_params)
         distance = b("Gemm", near, b.const(factors[:, None]), _row(b, rho))
     if not one_class:
         return distance
@@ -308,9 +316,11 @@ def _svm_classifier(
     covered(total > 0 and len(support_vectors) % total == 0 and len(coefficients) == total * (classes - 1))
     vectors = np.asarray(support_vectors, np.float32).reshape(total, -1)
     labels = _labels(classlabels_ints, classlabels_strings)
-    rows = _features(b, x)
+    rows = _rows(b, x)
     first, second = np.triu_indices(classes, 1)
-    covered(len(labels) == classes and len(rho) == len(first) and rows.shape and rows.shape[1] == vectors.shape[1])
+    columns = (rows.shape or (0, None))[1]
+    covered(len(labels) == classes and len(rho) == len(first))
+    covered(not isinstance(columns, int) or columns == vectors.shape[1])
     near = _similarity(b, rows, vectors, kernel_type, kernel_params)
     weights = pair_weights(counts, coefficients).astype(np.float32)
     decisions = b("Gemm", near, b.const(weights), _row(b, rho))
