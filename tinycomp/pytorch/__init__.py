@@ -25,9 +25,17 @@ import torch
 
 from tinycomp.driver.compile import compile as compile_graph
 from tinycomp.driver.models import load_graph
-from tinycomp.errors import FeedError, OptionError, TinycompError, TinycompWarning, UnsupportedError
+from tinycomp.errors import OptionError, TinycompError, TinycompWarning, UnsupportedError
 from tinycomp.ir.graph import Graph
-from tinycomp.pytorch.effects import memory_of, perhaps_written, pure, refuse_effects, refuse_overlaps, refuse_training
+from tinycomp.pytorch.effects import (
+    memory_of,
+    perhaps_written,
+    pure,
+    refuse_effects,
+    refuse_kind,
+    refuse_overlaps,
+    refuse_training,
+)
 from tinycomp.pytorch.exporting import FALLBACK, exported, to_onnx
 from tinycomp.pytorch.results import Results
 from tinycomp.runtime.module import Module
@@ -234,7 +242,7 @@ class _Compiled:
         fixed = {i: arguments[i].detach() for i in self._fixed}
         closed = _Closed(self._results.making, self._tensors, fixed, self._sizes, self._written)
         dynamic = tuple(_dynamic(self._arguments[i].meta["example_value"]) for i in self._tensors)
-        program = exported(closed, tuple(arguments[i] for i in self._tensors), {}, (dynamic,))
+        program = exported(closed, tuple(arguments[i] for i in self._tensors), {}, (dynamic,) if dynamic else None)
         refuse_effects(program)
         refuse_training(program)
         return program
@@ -305,6 +313,7 @@ def _kind(node: torch.fx.Node, value: Any) -> str:
         UnsupportedError: If it is something else.
     """
     if isinstance(value, torch.Tensor):
+        refuse_kind(value, f"argument {node.name}")
         described = node.meta.get("tensor_dict") or {}
         lasting = isinstance(value, torch.nn.Parameter) or "_dynamo_static_input_type" in described
         return "constant" if lasting else "tensor"
@@ -322,16 +331,8 @@ def _dynamic(value: torch.Tensor) -> dict[int, Any]:
 
 
 def _to_numpy(tensor: torch.Tensor) -> Any:
-    """Return an array over the memory of a tensor.
-
-    Raises:
-        FeedError: If it lies on another device.
-    """
-    if tensor.device.type != "cpu":
-        raise FeedError(
-            "a tensor is not on the CPU", expected="cpu", found=str(tensor.device), hint="Call .cpu() first."
-        )
-    plain = tensor.detach() if tensor.requires_grad else tensor
+    """Return an array over the memory of a tensor."""
+    plain = (tensor.detach() if tensor.requires_grad else tensor).resolve_neg()
     half = _HALVES.get(plain.dtype)
     return plain.numpy() if half is None else plain.contiguous().view(half[0]).numpy().view(half[1])
 

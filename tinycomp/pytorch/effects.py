@@ -4,13 +4,34 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from tinycomp.errors import UnsupportedError
 from tinycomp.pytorch.exporting import FALLBACK, quiet
+
+_KINDS: Mapping[str, Callable[[torch.Tensor], bool]] = {
+    "complex numbers": lambda tensor: tensor.is_complex(),
+    "elements that are not strided": lambda tensor: tensor.layout != torch.strided or tensor.is_nested,
+    "quantised elements": lambda tensor: tensor.is_quantized,
+    "a device": lambda tensor: tensor.device.type != "cpu",
+}
+
+
+def refuse_kind(tensor: torch.Tensor, where: str) -> None:
+    """Refuse a tensor that no array of real numbers in the memory of the host can stand for.
+
+    Raises:
+        UnsupportedError: If it is one.
+    """
+    for kind, is_so in _KINDS.items():
+        if is_so(tensor):
+            raise UnsupportedError(
+                f"a tensor has {kind}", where=where, expected="real numbers in strided memory of the CPU",
+                found=f"{tensor.dtype}, {tensor.layout}, {tensor.device}", hint=FALLBACK,
+            )  # fmt: skip
 
 
 def refuse_effects(program: torch.export.ExportedProgram) -> None:
@@ -121,11 +142,20 @@ def _root(node: torch.fx.Node) -> torch.fx.Node:
 
 
 def refuse_overlaps(arguments: Sequence[Any], written: Sequence[int]) -> None:
-    """Refuse arguments that lie in memory which another one of them is written to.
+    """Refuse arguments that lie in memory which another one of them is written to, or itself in another element.
 
     Raises:
         UnsupportedError: If there are any.
     """
+    for i in written:
+        end = 0
+        for stride, size in sorted(zip(arguments[i].stride(), arguments[i].shape, strict=True)):
+            if size > 1 and stride <= end:
+                raise UnsupportedError(
+                    "elements of an argument share memory, and the graph writes to them", where="torch.compile",
+                    found=f"argument {i} with strides {arguments[i].stride()}", hint="Hand over a clone() of it.",
+                )  # fmt: skip
+            end += (size - 1) * stride
     ranges = {i: memory_of(value) for i, value in enumerate(arguments) if isinstance(value, torch.Tensor)}
     for i, j in itertools.product(written, ranges):
         if i != j and ranges[i][0] < ranges[j][1] and ranges[j][0] < ranges[i][1]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import logging
 import warnings
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import torch
 
@@ -38,7 +39,7 @@ def exported(
 def to_onnx(program: torch.export.ExportedProgram, dynamic_shapes: Any = None) -> Any:
     """Return an exported program as an ONNX model, whose sizes have the names that ``dynamic_shapes`` gives."""
     try:
-        with quiet():
+        with quiet(), _one_registry():
             made = torch.onnx.export(program, (), dynamo=True, verbose=False, dynamic_shapes=dynamic_shapes)
     except ImportError as error:
         raise UnsupportedError(
@@ -67,6 +68,27 @@ def quiet() -> Iterator[None]:
         exporter.setLevel(level)
     if printed.getvalue():
         _LOG.debug("torch.onnx: %s", printed.getvalue())
+
+
+@contextlib.contextmanager
+def _one_registry() -> Iterator[None]:
+    """Have PyTorch's exporter keep its table of operators: to make it takes longer than a small model."""
+    try:
+        from torch.onnx._internal.exporter._registration import ONNXRegistry
+    except ImportError:  # it is PyTorch's own affair where that is
+        yield
+        return
+    kind, made = cast("Any", ONNXRegistry), vars(ONNXRegistry)["from_torchlib"]
+    kind.from_torchlib = functools.partial(_registry, kind.from_torchlib)
+    try:
+        yield
+    finally:
+        kind.from_torchlib = made
+
+
+@functools.cache
+def _registry(make: Callable[..., Any], **options: Any) -> Any:
+    return make(**options)
 
 
 def _first_line(error: BaseException) -> str:

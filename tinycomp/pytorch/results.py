@@ -10,6 +10,7 @@ from typing import Any, cast
 import torch
 
 from tinycomp.errors import UnsupportedError
+from tinycomp.pytorch.effects import refuse_kind
 from tinycomp.pytorch.exporting import FALLBACK
 
 
@@ -28,6 +29,8 @@ class Results:
     def __init__(self, graph: torch.fx.GraphModule, arguments: Sequence[torch.fx.Node]) -> None:
         (results,) = next(node for node in graph.graph.nodes if node.op == "output").args
         owners = [None if result is None else _owner(result) for result in results]
+        for owner in filter(None, owners):
+            refuse_kind(owner.meta["example_value"], f"result {owner.name}")
         self.made = [*dict.fromkeys(node for node in owners if node is not None and node.op != "placeholder")]
         places = {node: place for place, node in enumerate((*arguments, *self.made))}
         self._places: list[int | _View | None] = []
@@ -129,6 +132,8 @@ def _storages(node: torch.fx.Node) -> list[int]:
 
 
 def _storage(tensor: torch.Tensor) -> int:
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        raise UnsupportedError("the graph differentiates or maps by itself", where="torch.func", hint=FALLBACK)
     return cast("int", tensor.untyped_storage()._cdata)
 
 

@@ -1,0 +1,75 @@
+"""What PyTorch programs do with tensors: a sample of the tables, or as many cases as ``TINYCOMP_PYTORCH_CASES`` says.
+
+``TINYCOMP_PYTORCH_CASES=all python -m pytest tests/pytorch/test_cases.py`` tries all, which takes most of an hour.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("onnxscript", reason="PyTorch's ONNX exporter needs onnxscript")
+
+from tests.pytorch import cases  # noqa: E402
+from tinycomp.errors import UnsupportedError  # noqa: E402
+
+pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning", "ignore::FutureWarning")]
+COUNT = os.environ.get("TINYCOMP_PYTORCH_CASES", "2")
+QUICK = ["complex", "conjugated", "meta", "nested", "sparse", "quantised", "of MKL-DNN", "a number", "None", "text"]
+"""Arguments that are refused, or not for us, before anything is compiled."""
+
+
+def chosen() -> list[object]:
+    """Sample each table; of what takes no time more."""
+    everything, picked = [*cases.everything()], random.Random(7)
+    if COUNT != "all":
+        groups = [
+            [case for case in everything if case[0] is cases.writing],
+            [case for case in everything if case[0] is cases.trial and case[2] not in QUICK],
+            [case for case in everything if case[0] is cases.trial and case[2] in QUICK] * 3,
+        ]
+        shares = (int(COUNT), int(COUNT), 8 * int(COUNT))
+        everything = [c for group, share in zip(groups, shares, strict=True) for c in picked.sample(group, share)]
+        everything = [*dict.fromkeys(everything)]
+    return [pytest.param(*case, id=f"{case[1]}, {case[2]}") for case in everything]
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+    torch.compiler.reset()
+
+
+@pytest.mark.parametrize(("trial", "what", "argument"), chosen())
+def test_what_is_compiled_is_what_pytorch_does_or_refused_by_name(trial, what: str, argument: str) -> None:
+    trial(what, argument)
+
+
+@pytest.mark.parametrize(
+    ("what", "argument", "said"),
+    [
+        ("twice", "complex", "argument l_x_: a tensor has complex numbers; expected real numbers in strided memory"),
+        ("twice", "meta", "a tensor has a device; .*found torch.float32, torch.strided, meta"),
+        ("filled by index", "overlapping", r"elements of an argument share memory, and .*strides \(1, 1\)"),
+        ("gradient", "contiguous", "torch.func: the graph differentiates or maps by itself"),
+    ],
+)
+def test_what_is_refused_says_why(what: str, argument: str, said: str) -> None:
+    with torch.no_grad():
+        run = cases.compiled(cases.FUNCTIONS[what])
+        with pytest.raises(Exception, match=said) as raised:
+            run(cases.ARGUMENTS[argument]())
+    assert isinstance(raised.value.__cause__ or raised.value.inner_exception, UnsupportedError)
+
+
+@pytest.mark.parametrize(
+    ("what", "argument"), [("cloned", "a parameter"), ("made of views", "negated"), ("itself and more", "negated")]
+)
+def test_what_was_unclear_is_right(what: str, argument: str) -> None:
+    assert cases.trial(what, argument) == ""
