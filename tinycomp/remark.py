@@ -33,6 +33,8 @@ class Remark:
     where: str = ""
     remedy: str = ""
 
+    FORM = {"stage": str, "target": str, "rule": str, "text": str, "progress": Any, "remedy?": str}  # noqa: RUF012
+
     def __bool__(self) -> bool:
         return False
 

@@ -158,7 +158,6 @@ def test_a_native_module_has_no_devices_to_choose() -> None:
         ("faults", {"*": {"retries": 1.5, "fallback": False, "timeout": None}}),
         ("faults", {"*": {"retries": 1, "fallback": 1, "timeout": None}}),
         ("faults", {"*": {"retries": 1, "fallback": True, "timeout": -1}}),
-        ("faults", {"*": {"retries": 1, "fallback": True, "timeout": None, "more": 1}}),
         ("faults", []),
     ],
 )
@@ -166,7 +165,9 @@ def test_what_a_damaged_file_says_of_devices_is_refused(field: str, value: Any) 
     saved = tinycomp.compile(chain("Neg"), unit("npu", "Neg")).to_bytes()
     archive = Archive.from_bytes(saved)
     archive.manifest[field] = json.loads(json.dumps(value))
-    with pytest.raises(ArtifactError, match=r"these are no (devices by target|policies for faults)"):
+    with pytest.raises(
+        ArtifactError, match=rf"saved module, {field}.*(is damaged|no devices of|not a policy).*expected"
+    ):
         tinycomp.load(archive.to_bytes(), targets=[unit("npu", "Neg")])
 
 

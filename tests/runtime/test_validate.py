@@ -132,8 +132,8 @@ EDITS = {
         lambda m: program(m)["instructions"].pop(), "program c_0: no instruction writes an output"),
     "operands of a kernel": (
         lambda m: program(m)["instructions"][0]["operands"].pop(), "a kernel has another number of operands"),
-    "infinity": (lambda m: m["plan"].update(slots=float("inf")), "the plan is damaged"),
-    "two to the 62": (lambda m: m["plan"].update(slots=2**62), "the plan is damaged"),
+    "infinity": (lambda m: m["plan"].update(slots=float("inf")), "plan.slots: the description is damaged"),
+    "two to the 62": (lambda m: m["plan"].update(slots=2**62), "plan.slots: the plan has another number of slots"),
 }  # fmt: skip
 
 
@@ -223,23 +223,23 @@ DESCRIBED = {
     "dtype": ("symbolic", lambda m: program(m)["inputs"][0].update(dtype="any"), "any[N, 1, 8, 8] is not a buffer"),
     "text": (
         "symbolic", lambda m: program(m)["inputs"][0].update(dtype="string"), "string[N, 1, 8, 8] is not a buffer"),
-    "no shape": ("symbolic", lambda m: program(m)["inputs"][0].update(shape=None), "float32[...] is not a buffer"),
+    "no shape": ("symbolic", lambda m: program(m)["inputs"][0].update(shape=None), "inputs[0].shape: the"),
     "no size": (
-        "symbolic", lambda m: program(m)["inputs"][0].update(shape=[None, 1]), "float32[?, 1] is not a buffer"),
+        "symbolic", lambda m: program(m)["inputs"][0].update(shape=[None, 1]), "inputs[0].shape[0]: the"),
     "elements": (
         "symbolic", lambda m: program(m)["inputs"][0].update(elements=["a"]), "has no 1 elements that could be sizes"),
     "space": (
         "symbolic", lambda m: program(m)["instructions"][0]["operands"][0].__setitem__(0, "heap"),
-        "unknown operand space 'heap'"),
-    "threads": ("symbolic", lambda m: m.update(threads="many"), "expected a number of threads"),
-    "bounds": ("symbolic", lambda m: m.update(bounds={"N": [1.5, 2]}), "bounds {'N': (1.5, 2)}"),
+        "operands[0][0]: the description is damaged"),
+    "threads": ("symbolic", lambda m: m.update(threads="many"), "threads: the description is damaged"),
+    "bounds": ("symbolic", lambda m: m.update(bounds={"N": [1.5, 2]}), "bounds.N[0]: the description is"),
     "a result of another size": (
         "symbolic", lambda m: program(m)["outputs"][0].update(shape=["N", "10*N"]),
         'output "probabilities": a value is of another type than the one that is wanted'),
     "found twice": (
         "found", lambda m: program(m)["instructions"][2]["found"].__setitem__(0, "n"), "a size is found twice: n, n"),
     "found name": (
-        "found", lambda m: program(m)["instructions"][2]["found"].__setitem__(0, 5), "a size 5 in operand 1"),
+        "found", lambda m: program(m)["instructions"][2]["found"].__setitem__(0, 5), "found[0]: the description"),
     "found operand": (
         "found", lambda m: program(m)["instructions"][2]["found"].__setitem__(1, 99), "a size 'y.1' in operand 99"),
     "left": ("found", lambda m: program(m)["left"][0].__setitem__(0, 7), "there is no output 7"),

@@ -223,7 +223,7 @@ DAMAGED = [3, {"npu": 3}, {"npu": {"rows": "8"}}, {"npu": {"columns": 8}}, {"npu
 def test_damaged_options_are_refused(options):
     archive = Archive.from_bytes(packed(tinycomp.compile(RELU, npu())))
     archive.manifest["options"] = options
-    with pytest.raises(ArtifactError, match="the description is damaged; found "):
+    with pytest.raises(ArtifactError, match=r"the description is damaged; .*found "):
         tinycomp.load(archive.to_bytes(), targets=[npu()])
 
 

@@ -144,7 +144,11 @@ def from_saved(about: Mapping[str, Any], targets: Sequence[Target], devices: Dev
     given = DeviceOptions.read(devices, faults, targets)
     picks, policies = about.get("devices", {}), about.get("faults", {})
     check_devices(picks, policies)
-    saved = {name: interface.FaultPolicy(**policy) for name, policy in policies.items() if name not in given.faults}
+    saved = {
+        name: interface.FaultPolicy(policy["retries"], policy["fallback"], policy["timeout"])
+        for name, policy in policies.items()
+        if name not in given.faults
+    }
     return DeviceOptions(
         {**{name: tuple(each) for name, each in picks.items()}, **given.picks}, {**given.faults, **saved}
     )

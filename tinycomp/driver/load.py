@@ -17,6 +17,8 @@ from tinycomp.memory.interpreter import compiling
 from tinycomp.memory.mapped import mappings_of
 from tinycomp.runtime.archive import Archive, map_path
 from tinycomp.runtime.artifact import load_native
+from tinycomp.runtime.forms import check_form, locating
+from tinycomp.runtime.manifest import MODULE
 from tinycomp.runtime.module import Module
 from tinycomp.runtime.plan import Plan
 
@@ -88,17 +90,20 @@ def load_mapped(
         raise ArtifactError("this is another module than its name says", where=where)
     for mapping in mappings_of([data]):
         mapping.give_back()  # the checksums have read everything
+    check_form(archive.manifest, MODULE, where)
     load = functools.partial(
         load_mapped, where=where, threads=threads, targets=targets, trusted=trusted, devices=devices, faults=faults
     )
-    module = load_native(archive, data, threads, _graph, _diagram, load)
-    if module is None:
-        from tinycomp.driver.restore import restore
+    with locating(where):
+        module = load_native(archive, data, threads, _graph, _diagram, load)
+        if module is None:
+            from tinycomp.driver.restore import restore
 
-        module = restore(archive, data, targets, threads, load, trusted=trusted, devices=devices, faults=faults)
-    elif devices is not None:
+            module = restore(archive, data, targets, threads, load, trusted=trusted, devices=devices, faults=faults)
+            devices = faults = None
+    if devices is not None:
         raise OptionError("no region of the module runs on a device", where="devices", hint="Leave it out.")
-    elif faults is not None:
+    if faults is not None:
         from tinycomp.driver.devices import DeviceOptions
 
         DeviceOptions.read(None, faults, ())

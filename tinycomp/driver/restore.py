@@ -69,10 +69,9 @@ def restore(
     """
     about = archive.manifest
     wanted = _find_targets(about, targets, optional=trusted)
-    passes = about.get("passes")
     pool, specialize = pool_for(archive, threads), about.get("specialize") is True
     compiler = Compiler(
-        wanted, pool, passes if isinstance(passes, str) else None, specialize=specialize,
+        wanted, pool, about.get("passes"), specialize=specialize,
         devices=from_saved(about, wanted, devices, faults),
     )  # fmt: skip
     lowering = compiler.lowering()
@@ -139,8 +138,6 @@ def _find_targets(about: Mapping[str, Any], given: Sequence[Target], optional: b
     targets = {t.name: t for t in given}
     names, options = about.get("targets", []), about.get("options", {})
     with reading(ArtifactError, problem="the description is damaged"):
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise ValueError(f"targets: {names!r}")
         for name in names:
             if name not in targets:
                 with contextlib.suppress(*[TargetError] if optional else []):

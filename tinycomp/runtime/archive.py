@@ -32,6 +32,8 @@ from tinycomp.memory.constants import Place, place_of
 from tinycomp.memory.mapped import map_file, mapping_of
 from tinycomp.memory.reading import reading
 from tinycomp.memory.system import open_regular
+from tinycomp.runtime.forms import DAMAGED, check_form
+from tinycomp.runtime.manifest import ARCHIVE
 from tinycomp.runtime.native.program import Array
 from tinycomp.runtime.native.record import MEMBER, Recorder
 from tinycomp.runtime.spec import TensorSpec
@@ -83,7 +85,7 @@ class Archive:
             ArtifactError: If there is none with this key.
         """
         if key not in self.arrays:
-            raise ArtifactError(f'the array "{key}" is missing', hint="The file is damaged: save the module again.")
+            raise ArtifactError(f'the array "{key}" is missing', hint=DAMAGED)
         return self.arrays[key]
 
     def to_bytes(self) -> bytes:
@@ -131,8 +133,9 @@ class Archive:
         if manifest.get("members") != sorted(members):
             raise ArtifactError(
                 "members are missing or unknown", where=where, expected=f"those that {_MANIFEST} names",
-                found=", ".join(sorted(members)), hint="The file is damaged: save the module again.",
+                found=", ".join(sorted(members)), hint=DAMAGED,
             )  # fmt: skip
+        check_form(manifest, ARCHIVE, where)
         with reading(ArtifactError, where, problem="the contents are damaged"):
             arrays = _read_arrays(members.pop(_ARRAYS), manifest["arrays"])
             members.pop(MEMBER, None)  # for programs without Python, which check it themselves
@@ -212,12 +215,12 @@ def _read_arrays(data: NDArray[np.uint8], described: Mapping[str, Mapping[str, A
     raw = _tensors(data)
     arrays = {}
     for key, about in described.items():
-        shape = tuple(int(d) for d in about["shape"])
+        shape = tuple(about["shape"])
         if about["dtype"] == "string":
             texts = json.loads(raw[key].tobytes())
             arrays[key] = np.array([str(t) for t in texts], dtype=object).reshape(shape)
         else:
-            dtype = TensorSpec("", str(about["dtype"]), ()).numpy_dtype
+            dtype = TensorSpec("", about["dtype"], ()).numpy_dtype
             if dtype is None:
                 raise ValueError(f"unknown dtype {about['dtype']}")
             arrays[key] = raw[key].view(dtype).reshape(shape)

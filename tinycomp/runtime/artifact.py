@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tinycomp.errors import ArtifactError
+from tinycomp.errors import ArtifactError, TargetError
 from tinycomp.lazy import LazyModule
 from tinycomp.memory.constants import Constants
 from tinycomp.memory.mapped import mapping_of
 from tinycomp.memory.reading import reading
 from tinycomp.runtime.archive import Archive
 from tinycomp.runtime.assumptions import module_of
+from tinycomp.runtime.forms import DAMAGED, locating
 from tinycomp.runtime.module import Module, ModuleParts
 from tinycomp.runtime.native.executor import Pool
 from tinycomp.runtime.native.processor import default_threads
@@ -71,35 +72,39 @@ def native_plan_from_dict(data: Mapping[str, Any], archive: Archive, pool: Pool)
         count, constants = _slot_count(data), Constants()
         arrays = {int(index): archive.array(key) for index, key in data["constants"].items()}
         inputs, outputs = _specs(data["inputs"]), _specs(data["outputs"])
-        input_slots, output_slots = (tuple(map(int, data[key])) for key in ("input_slots", "output_slots"))
+        input_slots, output_slots = tuple(data["input_slots"]), tuple(data["output_slots"])
         links = [_link(step, archive) for step in data["steps"]]
         check_plan((inputs, input_slots), (outputs, output_slots), arrays, count, links)
         slots: list[Any] = [None] * count
         for index, array in arrays.items():
             slots[index] = constants.own(array)
-        steps = [_step(s, link[1], pool, constants) for s, link in zip(data["steps"], links, strict=True)]
+        with locating(kind=TargetError):
+            steps = [_step(s, link[1], pool, constants) for s, link in zip(data["steps"], links, strict=True)]
         return Plan(inputs, outputs, tuple(steps), tuple(slots), input_slots, output_slots)
 
 
 def _slot_count(data: Mapping[str, Any]) -> int:
     """Return the number of slots, which is no larger than that of the places where a slot is named."""
     named = len(data["inputs"]) + len(data["constants"]) + sum(len(step["writes"]) for step in data["steps"])
-    count = int(data["slots"])
+    count: int = data["slots"]
     if not FIRST_FREE <= count <= FIRST_FREE + named:
-        raise ValueError(f"{count} slots")
+        raise ArtifactError(
+            "the plan has another number of slots", where="plan.slots",
+            expected=f"{FIRST_FREE} to {FIRST_FREE + named}", found=str(count), hint=DAMAGED,
+        )  # fmt: skip
     return count
 
 
 def _link(data: Mapping[str, Any], archive: Archive) -> Link:
     """Return what a step is for the check of its plan: label, program, and slots."""
-    reads, writes, frees = (tuple(map(int, data[key])) for key in _SLOTS)
-    return str(data["label"]), program_from_dict(data["program"], archive), reads, writes, frees
+    reads, writes, frees = (tuple(data[key]) for key in _SLOTS)
+    return data["label"], program_from_dict(data["program"], archive), reads, writes, frees
 
 
 def _step(data: Mapping[str, Any], program: Program, pool: Pool, constants: Constants) -> Step:
     run = NativeRegion(settled(program, constants), pool)
-    label, op, tier = (str(data[key]) for key in _TEXTS)
-    reads, writes, frees = (tuple(map(int, data[key])) for key in _SLOTS)
+    label, op, tier = (data[key] for key in _TEXTS)
+    reads, writes, frees = (tuple(data[key]) for key in _SLOTS)
     return Step(label, op, tier, run, reads, writes, frees, tuple(data["sources"]))
 
 
@@ -131,7 +136,7 @@ def generated_from_dict(data: Mapping[str, Any], archive: Archive) -> Program | 
         return program_from_dict(data["program"], archive)
     if "blob" in data:
         about = data["blob"]
-        arrays = {str(name): archive.array(key) for name, key in about["arrays"].items()}
+        arrays = {name: archive.array(key) for name, key in about["arrays"].items()}
         contents = archive.array(about["data"]).tobytes()
         return blob.Blob(contents, arrays=arrays, **{name: about[name] for name in _BLOB})
     source = data["source"]
@@ -171,15 +176,8 @@ def load_native(
 
 
 def pool_for(archive: Archive, threads: int | None) -> Pool:
-    """Return a pool of as many threads as are asked for now, were asked for when compiling, or suit the machine.
-
-    Raises:
-        ArtifactError: If the archive's number is none.
-    """
-    remembered = archive.manifest.get("threads")
-    if remembered is not None and (type(remembered) is not int or remembered < 1):
-        raise ArtifactError("the description is damaged", expected="a number of threads", found=repr(remembered))
-    return Pool(threads or remembered or default_threads())
+    """Return a pool of as many threads as are asked for now, were asked for when compiling, or suit the machine."""
+    return Pool(threads or archive.manifest.get("threads") or default_threads())
 
 
 def module_parts(
@@ -199,12 +197,12 @@ def module_parts(
     about = archive.manifest
     with reading(ArtifactError, problem="the description is damaged"):
         inputs, outputs = _specs(about["inputs"]), _specs(about["outputs"])
-        defaults = {str(name): np.array(archive.array(key)) for name, key in about["defaults"].items()}
+        defaults = {name: np.array(archive.array(key)) for name, key in about["defaults"].items()}
         bounds = saved_bounds(about)
         check_module(inputs, outputs, (plan.inputs, plan.outputs), defaults, bounds)
         text = archive.texts["graph.tir"]
         general = about.get("general")
-        report = Report.from_dict({k: v for k, v in about["report"].items() if k != "totals"})
+        report = Report.from_dict(about["report"])
         return ModuleParts(
             inputs=inputs,
             outputs=outputs,
@@ -222,15 +220,8 @@ def module_parts(
 
 
 def saved_bounds(about: Mapping[str, Any]) -> dict[str, tuple[int, int | None]]:
-    """Return the bounds of sizes that a description holds.
-
-    Raises:
-        ValueError: If it holds something else.
-    """
-    bounds = {str(symbol): (least, most) for symbol, (least, most) in about.get("bounds", {}).items()}
-    if not all(type(least) is int and (most is None or type(most) is int) for least, most in bounds.values()):
-        raise ValueError(f"bounds {bounds}")
-    return bounds
+    """Return the bounds of sizes that a description holds."""
+    return {symbol: (least, most) for symbol, (least, most) in about.get("bounds", {}).items()}
 
 
 def _unchanged(data: NDArray[np.uint8]) -> bytes:

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 from tinycomp.arguments import checked
 from tinycomp.errors import ModelError
 from tinycomp.remark import Remark
+from tinycomp.runtime.forms import built
 from tinycomp.runtime.plan import Position
 from tinycomp.runtime.rows import (
     ArenaRow,
-    BufferRow,
-    CallRow,
     CompositeRow,
     ConversionRow,
     CopyRow,
@@ -201,20 +200,8 @@ class Report:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Report:
         """Rebuild what :meth:`to_dict` returned."""
-        return cls(
-            data["model"],
-            tuple(data["targets"]),
-            tuple(map(_region_row, data["regions"])),
-            tuple(_host_row(h) for h in data["hosts"]),
-            tuple(data["notes"]),
-            {source: tuple(Remark.from_dict(r) for r in reasons) for source, reasons in data["reasons"].items()},
-            tuple(LayerRow(**{**row, "sources": tuple(row["sources"])}) for row in data["layers"]),
-            tuple(ConversionRow(**{**row, "sources": tuple(row["sources"])}) for row in data.get("conversions", ())),
-            tuple(LayoutRow(**{**row, "sources": tuple(row["sources"])}) for row in data.get("layouts", ())),
-            tuple(CopyRow(**row) for row in data.get("copies", ())),
-            tuple(DeviceRow(**row) for row in data.get("devices", ())),
-            tuple(ViolationRow(**{**row, "sources": tuple(row["sources"])}) for row in data.get("violation_rows", ())),
-        )
+        report: Report = built(cls, data)
+        return report
 
     def to_json(self) -> str:
         """Return the report as JSON text."""
@@ -297,24 +284,6 @@ class Report:
 
     def __str__(self) -> str:
         return drawn(self, _WIDTH)
-
-
-def _region_row(data: Mapping[str, Any]) -> RegionRow:
-    members = (CompositeRow(m["name"], tuple(m["ops"]), tuple(m["sources"])) for m in data.get("members", ()))
-    calls = (CallRow(call["kernel"], tuple(call["sources"])) for call in data.get("calls", ()))
-    buffers = (BufferRow(**buffer) for buffer in data.get("buffers", ()))
-    own = {"members": tuple(members), "calls": tuple(calls), "buffers": tuple(buffers)}
-    return RegionRow(**{**data, **_tuples(data), **own})
-
-
-def _host_row(data: Mapping[str, Any]) -> HostRow:
-    reasons = tuple(Remark.from_dict(r) for r in data["reasons"])
-    return HostRow(**{**data, **_tuples(data), "reasons": reasons})
-
-
-def _tuples(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that JSON has made lists of."""
-    return {"sources": tuple(data["sources"]), "position": tuple(data["position"])}
 
 
 def _total(offloaded: float, host: float) -> dict[str, float]:

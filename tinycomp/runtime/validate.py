@@ -40,13 +40,13 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tinycomp.errors import ArtifactError
+from tinycomp.runtime.forms import DAMAGED
 from tinycomp.runtime.native.library import kernel_named
 from tinycomp.runtime.native.program import Block, BufferSpec, Instruction, Operand, Program
 from tinycomp.runtime.plan import DISCARD, FIRST_FREE
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.symbolic import Expression, Size, size, solved, substitute
 
-_HINT = "The file is damaged: save the module again."
 Slots = Sequence[int]
 """Numbers of slots, in order."""
 Link = tuple[str, Program, Slots, Slots, Slots]
@@ -55,7 +55,7 @@ _Type = tuple[str, "tuple[Size | None, ...] | None"]
 
 
 def _refuse(problem: str, where: str, expected: str = "", found: str = "") -> NoReturn:
-    raise ArtifactError(problem, where=where, expected=expected, found=found, hint=_HINT)
+    raise ArtifactError(problem, where=where, expected=expected, found=found, hint=DAMAGED)
 
 
 def check_module(
@@ -84,7 +84,7 @@ def check_module(
     _check_bounds(inputs, bounds)
 
 
-def check_devices(devices: object, faults: object) -> None:
+def check_devices(devices: Mapping[str, Sequence[int]], faults: Mapping[str, Mapping[str, Any]]) -> None:
     """Check the devices and the fault policies of a saved module.
 
     Args:
@@ -94,27 +94,12 @@ def check_devices(devices: object, faults: object) -> None:
     Raises:
         ArtifactError: If a rule is broken.
     """
-    if not isinstance(devices, dict) or not all(map(_is_choice, devices.items())):
-        _refuse("these are no devices by target", "the description", "different indices from 0 on", repr(devices))
-    if not isinstance(faults, dict) or not all(map(_is_fault_policy, faults.items())):
-        _refuse("these are no policies for faults", "the description", "retries, fallback and timeout", repr(faults))
-
-
-def _is_choice(item: tuple[object, object]) -> bool:
-    name, picks = item
-    return (
-        isinstance(name, str) and isinstance(picks, list) and 0 < len(picks) == len(set(map(repr, picks)))
-        and all(type(pick) is int and pick >= 0 for pick in picks)
-    )  # fmt: skip
-
-
-def _is_fault_policy(item: tuple[object, object]) -> bool:
-    name, fields = item
-    if not isinstance(name, str) or not isinstance(fields, dict) or set(fields) != {"retries", "fallback", "timeout"}:
-        return False
-    retries, fallback, timeout = fields["retries"], fields["fallback"], fields["timeout"]
-    patient = timeout is None or (type(timeout) in (int, float) and timeout > 0)
-    return type(retries) is int and retries >= 0 and type(fallback) is bool and patient
+    for name, picks in devices.items():
+        if not 0 < len(picks) == len(set(picks)):
+            _refuse("these are no devices of a target", f"devices.{name}", "different indices from 0 on", repr(picks))
+    for name, policy in faults.items():
+        if policy["timeout"] is not None and not policy["timeout"] > 0:
+            _refuse("not a policy for faults", f"faults.{name}", "a timeout above 0, or none", repr(policy["timeout"]))
 
 
 def check_plan(

@@ -184,9 +184,8 @@ class CSource:
             ArtifactError: If something is missing or of the wrong kind.
         """
         with reading(ArtifactError, problem="the description of C source is damaged"):
-            lists = {name: tuple(map(str, data[name])) for name in _LISTS}
-            scratch = int(data["scratch_bytes"])
+            lists = {name: tuple(data[name]) for name in _LISTS}
             try:
-                return cls(str(data["text"]), str(data["function"]), tuple(constants), scratch, **lists)
+                return cls(data["text"], data["function"], tuple(constants), data["scratch_bytes"], **lists)
             except TargetError as error:
                 raise ValueError(error) from error

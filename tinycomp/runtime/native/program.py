@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from tinycomp.errors import ArtifactError
+from tinycomp.errors import ArtifactError, shown
 from tinycomp.lazy import cached_property
 from tinycomp.memory.reading import reading
+from tinycomp.runtime.forms import DAMAGED
 from tinycomp.runtime.native.library import kernel_named, lib
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.symbolic import Expression, Size, define, definitions, naming, parse, product, readable
@@ -426,24 +427,26 @@ class Program:
         """
         with naming(), reading(ArtifactError, problem="the description of a program is damaged"):
             for name, text in data.get("named", {}).items():
-                define(str(name), parse(text))
+                define(name, parse(text))
             return cls._from_dict(data, constants)
 
     @classmethod
     def _from_dict(cls, data: Mapping[str, Any], constants: Sequence[Array]) -> Program:
         program = cls(
-            name=str(data["name"]),
+            name=data["name"],
             inputs=tuple(_spec_from_dict(spec) for spec in data["inputs"]),
             outputs=tuple(_spec_from_dict(spec) for spec in data["outputs"]),
             constants=tuple(constants),
-            arena_bytes=int(data["arena_bytes"]),
+            arena_bytes=data["arena_bytes"],
             instructions=tuple(_instruction_from_dict(item) for item in data["instructions"]),
-            arena_bound=int(data.get("arena_bound", 0)),
-            left=tuple(Left(int(output), _operand_from_list(place)) for output, place in data.get("left", ())),
-            arena=tuple(_piece_from_list(item) for item in data.get("arena", ())),
-            tables=tuple(_word_from_list(item) for item in data.get("tables", ())),
-            conditions=tuple(_condition_from_list(item) for item in data.get("conditions", ())),
-            setup=int(data.get("setup", 0)),
+            arena_bound=data.get("arena_bound", 0),
+            left=tuple(Left(output, _operand_from_list(place)) for output, place in data.get("left", ())),
+            arena=tuple(ArenaBuffer(_size_from_json(n), tuple(above)) for n, above in data.get("arena", ())),
+            tables=tuple(
+                TableWord(constant, word, _size_from_json(value)) for constant, word, value in data.get("tables", ())
+            ),
+            conditions=tuple(Condition(_size_from_json(value), *said) for value, *said in data.get("conditions", ())),
+            setup=data.get("setup", 0),
             blocks=tuple(_block_from_list(block) for block in data.get("blocks", ())),
             texts=_texts_from_dict(data["texts"]) if "texts" in data else None,
         )
@@ -503,22 +506,12 @@ def _size_to_json(size: Size) -> int | str:
 
 
 def _size_from_json(data: Any) -> Size:
-    return parse(data) if isinstance(data, str) else int(data)
-
-
-def _piece_from_list(data: Sequence[Any]) -> ArenaBuffer:
-    nbytes, above = data
-    return ArenaBuffer(_size_from_json(nbytes), tuple(int(index) for index in above))
-
-
-def _word_from_list(data: Sequence[Any]) -> TableWord:
-    constant, word, value = data
-    return TableWord(int(constant), int(word), _size_from_json(value))
-
-
-def _condition_from_list(data: Sequence[Any]) -> Condition:
-    value, text, node = data
-    return Condition(_size_from_json(value), str(text), str(node))
+    if not isinstance(data, str):
+        return int(data)
+    try:
+        return parse(data)
+    except ValueError as error:
+        raise ArtifactError("not an expression over sizes", found=shown(data), hint=DAMAGED) from error
 
 
 def _spec_to_dict(spec: BufferSpec) -> dict[str, Any]:
@@ -528,10 +521,10 @@ def _spec_to_dict(spec: BufferSpec) -> dict[str, Any]:
 
 def _spec_from_dict(data: Mapping[str, Any]) -> BufferSpec:
     spec = TensorSpec.from_dict(data)
-    if spec.numpy_dtype is None or spec.numpy_dtype.hasobject or spec.shape is None or None in spec.shape:
+    if spec.numpy_dtype is None or spec.numpy_dtype.hasobject:
         raise ValueError(f"{spec} is not a buffer")
-    elements = tuple([None if name is None else str(name) for name in data.get("elements", ())])
-    shape = tuple([_size_from_json(dim) for dim in spec.shape])
+    elements = tuple(data.get("elements", ()))
+    shape = tuple([_size_from_json(dim) for dim in spec.shape or ()])
     if elements and (spec.dtype not in ("int32", "int64") or product(shape) != len(elements)):
         raise ValueError(f"{spec} has no {len(elements)} elements that could be sizes")
     return BufferSpec(spec.name, spec.dtype, shape, elements)
@@ -548,8 +541,8 @@ def _texts_to_dict(texts: Texts) -> dict[str, Any]:
 
 
 def _texts_from_dict(data: Mapping[str, Any]) -> Texts:
-    outputs = tuple([(int(index), int(heap)) for index, heap in data["outputs"]])
-    return Texts(tuple(map(int, data["inputs"])), outputs, bytes.fromhex(data["prefix"]))
+    outputs = tuple([(index, heap) for index, heap in data["outputs"]])
+    return Texts(tuple(data["inputs"]), outputs, bytes.fromhex(data["prefix"]))
 
 
 def _check_texts(program: Program) -> None:
@@ -595,8 +588,9 @@ def _block_to_list(block: Block) -> list[int]:
 
 
 def _block_from_list(data: Sequence[Any]) -> Block:
-    offset, nbytes, first, last, *over = map(int, data)
-    return Block(offset, nbytes, first, last, *over)
+    if not 4 <= len(data) <= 5:
+        raise ValueError(f"a block of {len(data)} numbers")
+    return Block(*data)
 
 
 def _operand_to_list(operand: Operand) -> list[Any]:
@@ -605,9 +599,7 @@ def _operand_to_list(operand: Operand) -> list[Any]:
 
 def _operand_from_list(data: Sequence[Any]) -> Operand:
     space, index, offset = data
-    if space not in SPACES:
-        raise ValueError(f"unknown operand space {space!r}")
-    return Operand(space, int(index), _size_from_json(offset))
+    return Operand(space, index, _size_from_json(offset))
 
 
 def _instruction_to_dict(call: Instruction) -> dict[str, Any]:
@@ -629,9 +621,9 @@ def _found_to_list(found: Found) -> list[Any]:
 
 def _found_from_list(data: Sequence[Any], operands: int) -> Found:
     symbol, operand, most = data
-    if not isinstance(symbol, str) or not 0 <= int(operand) < operands:
+    if not operand < operands:
         raise ValueError(f"a size {symbol!r} in operand {operand}")
-    return Found(symbol, int(operand), None if most is None else _size_from_json(most))
+    return Found(symbol, operand, None if most is None else _size_from_json(most))
 
 
 def _control_to_dict(control: Control) -> dict[str, Any]:
@@ -646,7 +638,7 @@ def _control_to_dict(control: Control) -> dict[str, Any]:
 def _control_from_dict(kernel: str, operands: int, data: Mapping[str, Any]) -> Control:
     control = Control(
         tuple([Program.from_dict(body, ()) for body in data["bodies"]]),
-        int(data["carried"]),
+        data["carried"],
         tuple([tuple([_size_from_json(dim) for dim in shape]) for shape in data["shapes"]]),
         tuple([None if nbytes is None else _size_from_json(nbytes) for nbytes in data["results"]]),
     )
@@ -668,16 +660,14 @@ def _control_from_dict(kernel: str, operands: int, data: Mapping[str, Any]) -> C
 
 def _instruction_from_dict(data: Mapping[str, Any]) -> Instruction:
     operands = tuple(_operand_from_list(operand) for operand in data["operands"])
-    params = {str(name): _number_from(value) for name, value in data["params"].items()}
-    source = tuple(str(name) for name in data["source"])
-    kernel = str(data["kernel"])
-    control = None
+    params = {name: _number_from(value) for name, value in data["params"].items()}
+    kernel, control = data["kernel"], None
     if (kernel in CONTROL_FLOW) != ("control" in data):
         raise ValueError(f"{kernel} with or without bodies")
     if "control" in data:
         control = _control_from_dict(kernel, len(operands), data["control"])
     found = _found_from_list(data["found"], len(operands)) if "found" in data else None
-    return Instruction(kernel, operands, params, source, _size_from_json(data["macs"]), found, control)
+    return Instruction(kernel, operands, params, tuple(data["source"]), _size_from_json(data["macs"]), found, control)
 
 
 def _param_to_json(value: float | Size) -> float | str | list[str]:
@@ -688,8 +678,5 @@ def _param_to_json(value: float | Size) -> float | str | list[str]:
 
 def _number_from(value: Any) -> float | Size:
     if isinstance(value, list):
-        (text,) = value
-        return parse(str(text))
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return value
-    return float(str(value))
+        return _size_from_json(*value)
+    return float(value) if isinstance(value, str) else value
