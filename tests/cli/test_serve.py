@@ -17,6 +17,7 @@ import pytest
 import tinycomp
 from tinycomp.cli import exits
 from tinycomp.data import digits
+from tinycomp.errors import OptionError
 
 for package in ("starlette", "uvicorn", "orjson", "prometheus_client"):
     pytest.importorskip(package, reason='serving needs the extra "serve"')
@@ -58,6 +59,19 @@ def test_what_is_under_way_is_answered_after_sigterm(tmp_path: Path) -> None:
         assert server.wait(60) == exits.OK
     assert answers[0].status == 200
     assert int(np.argmax(answers[0].array())) == digits()[1][0]
+
+
+def test_strangers_are_not_listened_to_unless_asked(monkeypatch: pytest.MonkeyPatch, call) -> None:
+    asked: list[str] = []
+
+    def listen(host: str, port: int) -> None:
+        asked.append(host)
+        raise OptionError("enough")
+
+    monkeypatch.setattr("tinycomp.serving.server.listen", listen)
+    call("serve", "digits")
+    call("serve", "digits", "--host", "::")
+    assert asked == ["127.0.0.1", "::"]
 
 
 @pytest.mark.parametrize(

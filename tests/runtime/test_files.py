@@ -126,6 +126,13 @@ def test_a_device_is_written_to_and_never_replaced(name, device, tmp_path, capsy
     assert stat.S_ISCHR(device.stat().st_mode)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_pipe_that_nobody_reads_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(WriteError, match=r"pipe: the file cannot be written: .*\. Nobody reads from this pipe\."):
+        write_file(tmp_path / "pipe", b"data")
+
+
 @needs_full
 def test_the_error_says_what_and_where(tmp_path):
     with pytest.raises(WriteError, match=r"^/dev/full: the file cannot be written: No space left on device\. Free"):
