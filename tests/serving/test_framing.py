@@ -56,6 +56,33 @@ def test_packets_make_no_difference(data: bytes, count: int) -> None:
         assert ours([data[:place], data[place:]]) == whole, place
 
 
+LIKE = b"POST /%b HTTP/1.1\r\nHost: a\r\n%bContent-Length: %b\r\n%b\r\n%b"
+LAST = {
+    "the same": LIKE % (b"a", b"", b"3", b"", b"abc"),
+    "another length": LIKE % (b"a", b"", b"12", b"", b"abcdefghijkl"),
+    "no digits": LIKE % (b"a", b"", b"", b"", b""),
+    "a sign": LIKE % (b"a", b"", b"+3", b"", b"abc"),
+    "too many digits": LIKE % (b"a", b"", b"0" * 16, b"", b""),
+    "a second length": LIKE % (b"a", b"Content-Length: 3\r\n", b"3", b"", b"abc"),
+    "a second length in other letters": LIKE % (b"a", b"", b"3", b"CONTENT-LENGTH: 3\r\n", b"abc"),
+    "chunks": LIKE % (b"a", b"", b"3", b"Transfer-Encoding: chunked\r\n", b"abc"),
+    "another path": LIKE % (b"b", b"", b"3", b"", b"abc"),
+    "another field": LIKE % (b"a", b"X: y\r\n", b"3", b"", b"abc"),
+    "a field behind": LIKE % (b"a", b"", b"3", b"Connection: close\r\n", b"abc"),
+    "letters": (LIKE % (b"a", b"", b"4", b"", b"abcd")).replace(b"Content-Length", b"CONTENT-length"),
+}
+
+
+@pytest.mark.parametrize("first", LAST)
+@pytest.mark.parametrize("second", LAST)
+def test_a_head_like_the_last_is_read_as_if_it_were_the_first(first: str, second: str) -> None:
+    data = LAST[first] + LAST[second]
+    assert not disagreement(data, ours([data]))
+    if len(ours([LAST[first]]).requests) == 1 and first != "a field behind" and not ours([LAST[first]]).status:
+        both, alone = ours([data]), ours([LAST[second]])
+        assert (both.requests[1:], both.status) == ([*alone.requests], alone.status)
+
+
 class Echo(Application):
     """An application that notes what it is asked, and answers with how many bytes came."""
 

@@ -33,6 +33,7 @@ _MEANT = frozenset((b"host", b"expect", b"connection", b"content-length", b"tran
 _UNCLEAR = re.compile(rb"#|%(?![0-9a-f]{2})|%2f|%5c|%[01][0-9a-f]|%7f", re.IGNORECASE)
 """What one reader of an address takes for another part of it than the next."""
 _STRAY = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)|\0")
+_DIGITS = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,15})(?=\r\n|\Z)")
 _NO_METHOD = re.compile(rb"(?!%b(?: |\Z))" % _TOKEN)
 
 
@@ -85,6 +86,8 @@ class Framing:
         self._looked = 0
         self._left = self._carried = self._around = 0
         self._keeps = True
+        self._around_digits: tuple[bytes, bytes | None] | None = None
+        self._like: Head
         self._next: Callable[[], Event | None] = self._head
 
     @property
@@ -121,10 +124,24 @@ class Framing:
         if end < 0:
             self._check_beginning()
             return None
-        head = read_head(self._taken(end + 4)[:-4])
+        head = self._read(self._taken(end + 4)[:-4])
         self._keeps, self._left, self._carried, self._around = head.keeps, head.length or 0, 0, 0
         self._next = self._chunk if head.length is None else self._piece
         return head
+
+    def _read(self, data: bytes) -> Head:
+        """Return a head; one like the last, but for the digits of the length, is not read anew."""
+        digits = _DIGITS.search(data)
+        around = (data, None) if digits is None else (data[: digits.start(1)], data[digits.end(1) :])
+        if around != self._around_digits:
+            self._like = read_head(data)
+            self._around_digits = around if len(data) <= _LINE_BYTES else None
+        like = self._like
+        if digits is None:
+            return like
+        fields = like.fields.copy()
+        fields[[name for name, _ in fields].index(b"content-length")] = b"content-length", digits[1]
+        return Head(like.method, like.target, like.version, fields, int(digits[1]), like.keeps, like.waits)
 
     def _check_beginning(self) -> None:
         """Refuse what cannot become a head, instead of waiting for its end."""
