@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tinycomp.driver.check_places import refuse_fallback, refuse_misplaced
 from tinycomp.driver.declined import declined_names, replace_declined
 from tinycomp.driver.devices import DeviceOptions
-from tinycomp.driver.lowering import Lowered, Lowering, constants_of, specs
+from tinycomp.driver.lowering import Lowered, Lowering, constants_of, input_specs, specs
 from tinycomp.driver.models import (
     Model,
     Original,
@@ -28,6 +28,7 @@ from tinycomp.driver.models import (
     graph_of,
     is_assuming,
     load_graph,
+    settle,
 )
 from tinycomp.driver.pipeline import Observer, Pipeline, optimisation_passes, parse_passes, partitioning_passes
 from tinycomp.driver.targets import AnyTarget, in_precision, resolve_targets, steered
@@ -221,6 +222,7 @@ class Compiler:
             VerifyError: If :attr:`verify` is on and a pass or a region changes the results.
             OptionError: If a key of ``place`` fits no node.
         """
+        settle(graph)
         if self.assumes:
             bind_defaults(graph)
         for placement in dict.fromkeys(t.placement for t in self.targets):
@@ -307,7 +309,7 @@ class Compiler:
             general: The model before the passes, if something of it was assumed that a run may refute.
         """
         partitioned = lowered.graph
-        inputs = specs([v.name for v in partitioned.inputs], partitioned.inputs)
+        inputs = input_specs(partitioned)
         symbolic = not all(spec.is_static for spec in inputs)
         misses = functools.cache(functools.partial(_near_misses, partitioned, self.targets))
         adviser = None if original is None else functools.partial(self._advise, original, partitioned)

@@ -144,7 +144,7 @@ class Lowering:
             steps.append(self._step(node, slots, frees))
         self._values -= peak
         plan = Plan(
-            specs([v.name for v in graph.inputs], graph.inputs),
+            input_specs(graph),
             specs(graph.output_names, graph.outputs),
             tuple(steps),
             tuple(slots.initial),
@@ -556,6 +556,13 @@ def _inside(body: Graph) -> list[Value]:
 def _interface(body: Graph) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
     """Return the specs of a region's inputs and outputs."""
     return specs([v.name for v in body.inputs], body.inputs), specs(body.output_names, body.outputs)
+
+
+def input_specs(graph: Graph) -> tuple[TensorSpec, ...]:
+    """Return the specs of a graph's inputs, with the reasons for sizes that its nodes have decided."""
+    plain = specs([v.name for v in graph.inputs], graph.inputs)
+    settled = graph.settled
+    return tuple([dataclasses.replace(spec, reason=settled.get(spec.name, "")) for spec in plain])
 
 
 def specs(names: Sequence[str], values: Sequence[Value]) -> tuple[TensorSpec, ...]:

@@ -18,6 +18,7 @@ from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.text.literals import AbsentArray
 from tinycomp.ir.types import UNKNOWN, Type, refine, same, substitute
 from tinycomp.memory.constants import check_files, is_evictable
+from tinycomp.ops.agreement import settle_sizes
 from tinycomp.ops.body_types import retype
 from tinycomp.ops.typing import use_records
 from tinycomp.rewrite.edits import replace_results
@@ -80,6 +81,17 @@ def bind_defaults(graph: Graph) -> None:
 def is_assuming(graph: Graph) -> bool:
     """Tell whether nodes rely on sizes that only the model declares."""
     return any(_is_declared(node) for node in graph.nodes)
+
+
+def settle(graph: Graph) -> None:
+    """Give the inputs the sizes that nodes want, unless it is only for what the model declares that they want them."""
+    if all(value.static_shape is not None for value in graph.inputs):
+        return
+    certain = graph
+    if is_assuming(graph):
+        certain = graph.clone()
+        forget_declared(certain)
+    settle_sizes(graph, certain)
 
 
 def forget_declared(graph: Graph) -> None:

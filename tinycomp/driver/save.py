@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tinycomp.driver.lowering import Lowered, Shapes, constants_of, specs
+from tinycomp.driver.lowering import Lowered, Shapes, constants_of, input_specs
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.text.printer import print_graph
 from tinycomp.memory.constants import check_files
@@ -50,7 +50,7 @@ def pack(
     native = native_plan_to_dict(plan, archive)
     archive.manifest = {
         "tinycomp": installed_version(),
-        "inputs": [s.to_dict() for s in specs([v.name for v in graph.inputs], graph.inputs)],
+        "inputs": [s.to_dict() for s in input_specs(graph)],
         "outputs": [s.to_dict() for s in plan.outputs],
         "defaults": {name: archive.store(array) for name, array in graph.defaults.items()},
         "report": report.to_dict(),

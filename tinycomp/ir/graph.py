@@ -401,6 +401,7 @@ class Graph:
     Attributes:
         defaults: Values of inputs that may be left out, by input name.
         bounds: The least and the most that sizes may be, by symbol; empty in bodies.
+        settled: Which nodes have decided sizes of inputs, and why, by input; empty in bodies.
         default_inference: Output types of a node, for graphs that are not told how to infer them.
         printer: The textual form of a graph.
     """
@@ -419,6 +420,7 @@ class Graph:
         self.inputs: list[Value] = []
         self.defaults: dict[str, np.ndarray] = {}
         self.bounds: dict[str, Range] = {}
+        self.settled: dict[str, str] = {}
         self.output_names: tuple[str, ...] = ()
         self._outputs: tuple[Value, ...] = ()
         self._output_counts: dict[Value, int] = {}
@@ -811,7 +813,7 @@ class Graph:
         copy = Graph(self.name, infer=self.infer, opsets=self.opsets)
         copy.metadata = dict(self.metadata)
         copy.defaults = dict(self.defaults)
-        copy.bounds = dict(self.bounds)
+        copy.bounds, copy.settled = dict(self.bounds), dict(self.settled)
         copy.remarks = list(self.remarks)
         copy._fresh = dict(self._fresh)
         mapping = {value: Value(value.name, value.type, None, value.const) for value in self.values.values()}

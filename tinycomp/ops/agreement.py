@@ -7,12 +7,14 @@ where sizes have to be made up, :func:`fitting_sizes` fulfil them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.types import TensorType, Type
 from tinycomp.ops import OPS
+from tinycomp.ops.body_types import retype
 from tinycomp.ops.rule import Facts
-from tinycomp.symbolic import Expression, Size, bounds, evaluate, solved, substitute, symbol
+from tinycomp.symbolic import Expression, Size, bounds, dimension, evaluate, size, solved, substitute, symbol
 
 Condition = tuple[Size, str]
 """A number that must be 0 in every run, and what else is wrong."""
@@ -33,14 +35,60 @@ def implied_sizes(graph: Graph) -> dict[str, Size]:
 
     Nodes in bodies are among them, except for those in branches: one that is not taken wants nothing.
     """
+    return _solved(_surely_run(graph))[0]
+
+
+def settle_sizes(graph: Graph, certain: Graph) -> None:
+    """Give the inputs of a graph the sizes that its nodes want them to have, and infer again what is behind them.
+
+    The graph keeps which node wants it, and why. What a body wants does not count, because it may never run, nor what
+    nodes want of which nothing is used.
+
+    Args:
+        graph: The graph.
+        certain: The same graph, with nothing in it that a run may refute.
+    """
+    implied, reasons = _solved(_needed(certain))
+    types = [with_sizes(value.type, implied) for value in graph.inputs]
+    for value, type_ in zip(graph.inputs, types, strict=True):
+        names = {name for size in _sizes_in(value) for name in size.symbols if name in implied}
+        if names and type_ != value.type:
+            graph.settled[value.name] = "; ".join(reasons[name] for name in sorted(names))
+    if graph.settled:
+        retype(graph, types)
+
+
+def with_sizes(type_: Type, sizes: Mapping[str, Size]) -> Type:
+    """Return a type with sizes for some symbols, and without known elements; one that is no tensor stays."""
+    if not isinstance(type_, TensorType) or type_.shape is None:
+        return type_
+    dims = [None if dim is None else dimension(substitute(size(dim), sizes)) for dim in type_.shape]
+    return TensorType(type_.dtype, tuple(dims), type_.layout)
+
+
+def _solved(nodes: Iterable[Node]) -> tuple[dict[str, Size], dict[str, str]]:
+    """Return the symbols that nodes want to be numbers or other symbols, and which node wants it and why."""
     known: dict[str, Size] = {}
-    for node in _surely_run(graph):
-        for a, b in [demand.equal for demand in _facts(node).demands if demand.equal is not None]:
-            equal = solved(substitute(a, known), substitute(b, known))
+    reasons: dict[str, str] = {}
+    for node in nodes:
+        for demand in _facts(node).demands:
+            if demand.equal is None:
+                continue
+            equal = solved(*[substitute(side, known) for side in demand.equal])
             if equal is not None:
                 name, size = equal
                 known = {key: substitute(value, {name: size}) for key, value in known.items()} | {name: size}
-    return known
+                reasons[name] = f"{node.label} ({node.op}): {demand.text}"
+    return known, reasons
+
+
+def _needed(graph: Graph) -> list[Node]:
+    """Return the nodes of which a result is used, in order."""
+    needed = {value.producer for value in graph.outputs}
+    for node in reversed(graph.nodes):
+        if node in needed:
+            needed.update(value.producer for value in node.inputs if value is not None)
+    return [node for node in graph.nodes if node in needed]
 
 
 def _surely_run(graph: Graph) -> Iterator[Node]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ml_dtypes
@@ -43,11 +43,13 @@ class TensorSpec:
         name: The name in the model.
         dtype: numpy/ml_dtypes name, ``"string"``, or a longer text for sequences, optionals and maps.
         shape: A size, a symbol or None per dimension; None if even the rank is unknown.
+        reason: Which nodes demand sizes that the model itself leaves open, and why; empty for none.
     """
 
     name: str
     dtype: str
     shape: tuple[int | str | None, ...] | None
+    reason: str = field(default="", compare=False, repr=False)
 
     @cached_property
     def numpy_dtype(self) -> np.dtype | None:
@@ -107,13 +109,14 @@ class TensorSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able form."""
-        return {"name": self.name, "dtype": self.dtype, "shape": None if self.shape is None else list(self.shape)}
+        about = {"name": self.name, "dtype": self.dtype, "shape": None if self.shape is None else list(self.shape)}
+        return about | ({"reason": self.reason} if self.reason else {})
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TensorSpec:
         """Return the specification that :meth:`to_dict` described."""
         shape = data["shape"]
-        return cls(data["name"], data["dtype"], None if shape is None else tuple(shape))
+        return cls(data["name"], data["dtype"], None if shape is None else tuple(shape), data.get("reason", ""))
 
 
 def check_feed(spec: TensorSpec, value: Any) -> Any:
@@ -241,7 +244,11 @@ def _native(spec: TensorSpec, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
 def _shape_hint(spec: TensorSpec, shape: tuple[int, ...]) -> str:
     if spec.shape is not None and len(spec.shape) == len(shape) + 1:
         return "A batch dimension may be missing: try array[None]."
-    return "Check the shape, or compile with shapes={...} for another one."
+    return _decided(spec) or "Check the shape, or compile with shapes={...} for another one."
+
+
+def _decided(spec: TensorSpec) -> str:
+    return spec.reason and f"Nodes decide sizes that the model leaves open: {spec.reason}."
 
 
 def bind_symbols(specs: Sequence[TensorSpec], arrays: Sequence[Any]) -> dict[str, int]:
@@ -251,7 +258,7 @@ def bind_symbols(specs: Sequence[TensorSpec], arrays: Sequence[Any]) -> dict[str
         FeedError: If two inputs disagree about one symbol.
     """
     sizes: dict[str, int] = {}
-    origin: dict[str, str] = {}
+    origin: dict[str, TensorSpec] = {}
     for spec, array in zip(specs, arrays, strict=True):
         if spec.is_static or spec.shape is None or not hasattr(array, "shape"):
             continue
@@ -259,14 +266,15 @@ def bind_symbols(specs: Sequence[TensorSpec], arrays: Sequence[Any]) -> dict[str
             if not isinstance(dim, str):
                 continue
             if sizes.setdefault(dim, size) != size:
+                first = origin[dim]
                 raise FeedError(
                     f'the sizes of "{dim}" differ',
-                    where=f'inputs "{origin[dim]}" and "{spec.name}"',
-                    expected=f"{dim} = {sizes[dim]} as in {origin[dim]}",
+                    where=f'inputs "{first.name}" and "{spec.name}"',
+                    expected=f"{dim} = {sizes[dim]} as in {first.name}",
                     found=f"{dim} = {size}",
-                    hint="Give both inputs the same size there.",
+                    hint=_decided(spec) or _decided(first) or "Give both inputs the same size there.",
                 )
-            origin.setdefault(dim, spec.name)
+            origin.setdefault(dim, spec)
     return sizes
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from tinycomp import symbolic
 from tinycomp.errors import TargetError
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
-from tinycomp.ir.types import Dim, TensorType, Type, tensor, without_contents
-from tinycomp.ops.agreement import conditions, implied_sizes
+from tinycomp.ir.types import Dim, TensorType, tensor, without_contents
+from tinycomp.ops.agreement import conditions, implied_sizes, with_sizes
 from tinycomp.ops.body_types import retype
 from tinycomp.ops.elements import element_sources, read_elements, with_elements
 from tinycomp.ops.rows import name_rows
@@ -252,7 +252,7 @@ def _name_inputs(graph: Graph, prefix: str) -> bool:
         retype(graph, types)
     # What a body takes has the sizes that it has around it: those that the body wants are its conditions.
     if not prefix and (implied := implied_sizes(graph)):
-        retype(graph, [_with_sizes(type_, implied) for type_ in types])
+        retype(graph, [with_sizes(type_, implied) for type_ in types])
     if not prefix:
         _name_elements(graph)
     return True
@@ -304,13 +304,6 @@ def _dims(value: Value) -> list[Expression]:
 def _only_elements(type_: TensorType, names: Set[str]) -> TensorType:
     held = [e if isinstance(e, Expression) and e.symbols <= names else None for e in type_.contents or ()]
     return dataclasses.replace(type_, contents=tuple(held))
-
-
-def _with_sizes(type_: Type, sizes: Mapping[str, Size]) -> Type:
-    """Return a type with sizes for some symbols."""
-    own = tensor(type_)
-    dims = [symbolic.dimension(symbolic.substitute(size, sizes)) for size in own.sizes or ()]
-    return TensorType(own.dtype, tuple(dims), own.layout)
 
 
 def _named(dim: Dim, name: str, named: Set[str]) -> Dim:
