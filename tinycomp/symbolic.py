@@ -31,7 +31,7 @@ import keyword
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -1097,18 +1097,21 @@ def _substituted(atom: _Atom, sizes: Mapping[str, Size], known: Mapping[_Atom, S
 
 
 Span = tuple[Size | None, Size | None]
+UNLIMITED: Span = (None, None)
 """The least and the greatest value of a size, as sizes themselves; None where there is none."""
 
 
-def span(value: Size, free: Set[str]) -> Span:
-    """Return limits of a size that do not depend on the symbols ``free``, which may be any numbers.
+def span(value: Size, free: Mapping[str, Span]) -> Span:
+    """Return limits of a size that do not depend on the symbols ``free``, of which only limits are known.
 
     >>> start, stop, n = element("start", 0), element("stop", 0), symbol("n")
     >>> length = maximum(minimum(stop, n) - maximum(minimum(start, n), 0), 0)
-    >>> span(length, length.symbols - {"n"}), span(start + n, start.symbols)
+    >>> span(length, {"start[0]": UNLIMITED, "stop[0]": UNLIMITED}), span(start + n, {"start[0]": UNLIMITED})
     ((0, n), (None, None))
+    >>> span(broadcast(symbol("rows"), symbol("m")), {"rows": (0, n)})
+    (0, max(m, n))
     """
-    if isinstance(value, int) or value.symbols.isdisjoint(free):
+    if isinstance(value, int) or value.symbols.isdisjoint(free.keys()):
         return value, value
     low: Size | None = 0
     high: Size | None = 0
@@ -1121,7 +1124,7 @@ def span(value: Size, free: Set[str]) -> Span:
     return low, high
 
 
-def _monomial_span(monomial: _Monomial, free: Set[str]) -> Span:
+def _monomial_span(monomial: _Monomial, free: Mapping[str, Span]) -> Span:
     if len(monomial) == 1 and monomial[0][1] == 1:
         return _atom_span(monomial[0][0], free)
     low: Size | None = 1
@@ -1135,20 +1138,21 @@ def _monomial_span(monomial: _Monomial, free: Set[str]) -> Span:
     return low, high
 
 
-def _atom_span(atom: _Atom, free: Set[str]) -> Span:
+def _atom_span(atom: _Atom, free: Mapping[str, Span]) -> Span:
     whole = _of_atom(atom)
-    if whole.symbols.isdisjoint(free):
+    if whole.symbols.isdisjoint(free.keys()):
         return whole, whole
     if atom.kind == "symbol":
-        return None, None
+        return free[atom.name]
     spans = [span(operand, free) for operand in atom.operands]
     if atom.kind == "named":
         return spans[0]
     if atom.kind == "//":
         (low, high), (least, most) = spans
-        if least is None or least != most or not is_positive(least):
+        is_known = low is not None and is_at_least_zero(low)
+        if least is None or not is_positive(least) or (least != most and not is_known):
             return None, None
-        return None if low is None else low // least, None if high is None else high // least
+        return None if low is None or most is None else low // most, None if high is None else high // least
     if atom.kind == "ifzero":
         spans = spans[1:]
     lows, highs = [low for low, _ in spans if low is not None], [high for _, high in spans if high is not None]

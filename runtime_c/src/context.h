@@ -35,6 +35,7 @@ struct tc_context {
   tc_instance sized;           /* of a symbolic program: the instance for the next run */
   int64_t *values;             /* symbols and formulas for the next sizes */
   bool is_sized;               /* whether `sized` is complete */
+  bool has_unplanned;          /* whether steps of `sized` wait for sizes that a run determines */
   int32_t pending;             /* stage of sizes that steps have determined, of which `sized` does not know yet; or 0 */
   bool is_set_up;              /* whether the setup steps have run for these sizes */
   bool is_steady;              /* whether the last run was for these sizes, and took no more memory */

@@ -226,13 +226,40 @@ static bool changes(const tc_program *program, const tc_context *context, const 
   return false;
 }
 
+/* Whether a step depends on sizes that are still upper bounds at a stage. */
+static bool is_tentative(const tc_program *program, const tc_step *step, int32_t stage) {
+  for (int64_t i = step->first_fixup; i < step->first_fixup + step->fixup_count; i++) {
+    if (tc_formulas_stage_of(&program->formulas, program->fixups[i].value) > stage) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Plans a step again. Upper bounds of sizes may not fit each other: then it is planned once these are known. */
+static int32_t plan_step(const tc_program *program, tc_context *context, int64_t index, int32_t stage,
+                         tc_error *error) {
+  tc_step *step = &context->sized.steps[index];
+  if (tc_refinish_step(program, &context->sized, index, error)) {
+    if (!is_tentative(program, step, stage)) {
+      return error->code;
+    }
+    error->code = TC_OK;
+    step->scratch_bytes = 0;
+    context->has_unplanned = true;
+  }
+  context->sized.scratch_bytes = tc_max(context->sized.scratch_bytes, step->scratch_bytes);
+  return TC_OK;
+}
+
 /* Plans the steps again whose sizes change; the first time, all of them. */
 static int32_t resize_steps(const tc_program *program, tc_context *context, bool all, tc_error *error) {
   tc_instance *sized = &context->sized;
   sized->scratch_bytes = 0;
+  context->has_unplanned = false;
   for (int64_t s = 0; s < program->step_count; s++) {
-    tc_step *step = &sized->steps[s];
-    if (step->depends && (all || changes(program, context, step)) && tc_refinish_step(program, sized, s, error)) {
+    const tc_step *step = &sized->steps[s];
+    if (step->depends && (all || changes(program, context, step)) && plan_step(program, context, s, 0, error)) {
       return error->code;
     }
     sized->scratch_bytes = tc_max(sized->scratch_bytes, step->scratch_bytes);
@@ -495,16 +522,16 @@ static void run_step(tc_task *task, tc_pool *pool) {
 }
 
 /* Plans the steps from one on again, because steps before it have determined sizes. */
-static int32_t refinish_from(const tc_program *program, tc_context *context, int64_t first, tc_error *error) {
+static int32_t refinish_from(const tc_program *program, tc_context *context, int64_t first, int32_t stage,
+                             tc_error *error) {
   tc_instance *sized = &context->sized;
+  const bool all = context->has_unplanned;
+  context->has_unplanned = false;
   tc_fill_tables(program, sized);
   for (int64_t s = first; s < program->step_count; s++) {
-    tc_step *step = &sized->steps[s];
-    if (step->depends && changes(program, context, step)) {
-      if (tc_refinish_step(program, sized, s, error)) {
-        return error->code;
-      }
-      sized->scratch_bytes = tc_max(sized->scratch_bytes, step->scratch_bytes);
+    const tc_step *step = &sized->steps[s];
+    if (step->depends && (all || changes(program, context, step)) && plan_step(program, context, s, stage, error)) {
+      return error->code;
     }
   }
   const int64_t stride = scratch_stride(sized);
@@ -549,7 +576,7 @@ static int32_t take_over(tc_context *context, int64_t first, void *const *inputs
   const size_t symbols = (size_t)program->formulas.symbol_count * sizeof(int64_t);
   const int32_t stage = context->pending;
   /* The upper bounds, or the sizes of an earlier run: only conditions have to be checked. */
-  const bool is_known = !memcmp(context->values, context->sized.values, symbols);
+  const bool is_known = !context->has_unplanned && !memcmp(context->values, context->sized.values, symbols);
   context->pending = 0;
   context->is_sized = is_known; /* until all steps are ready */
   error->code = TC_OK;
@@ -557,7 +584,7 @@ static int32_t take_over(tc_context *context, int64_t first, void *const *inputs
     return error->code;
   }
   exchange_values(context);
-  if (refinish_from(program, context, first, error) ||
+  if (refinish_from(program, context, first, stage, error) ||
       tc_find_more_holes(program, &context->sized, context->arena, error)) {
     return error->code;
   }

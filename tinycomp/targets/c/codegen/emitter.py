@@ -35,16 +35,7 @@ from tinycomp.runtime.native.program import (
     TableWord,
     Texts,
 )
-from tinycomp.symbolic import (
-    Expression,
-    Size,
-    has_elements,
-    maximum,
-    product,
-    span,
-    substitute,
-    typical,
-)
+from tinycomp.symbolic import UNLIMITED, Expression, Size, Span, has_elements, product, span, typical
 from tinycomp.target import Decline
 from tinycomp.targets.c.codegen.texts import (
     DTYPE,
@@ -465,26 +456,25 @@ class Emitter:
         return left
 
     @cached_property
-    def _elements(self) -> frozenset[str]:
-        """The sizes that are elements, read in the middle of a program."""
-        return frozenset([name for name, most in self.most.items() if most is None])
+    def _limits(self) -> dict[str, Span]:
+        """What is known of the sizes that a run determines; nothing of elements."""
+        return {name: UNLIMITED if most is None else (0, most) for name, most in self.most.items()}
 
     def _is_found(self, size: Size) -> bool:
         """Tell whether a size depends on sizes that a run determines."""
         return isinstance(size, Expression) and not size.symbols.isdisjoint(self.most)
 
     def _room(self, buffer: Buffer) -> Size:
-        """Return the bytes to reserve for a buffer: those for the upper bounds of sizes, or for sizes of 0 if more.
+        """Return the bytes to reserve for a buffer, whatever sizes a run determines.
 
         Raises:
             Decline: If there is no upper bound.
         """
-        _, room = span(buffer.nbytes, self._elements)
+        room: Size | None = buffer.nbytes
+        while room is not None and self._is_found(room):  # upper bounds may depend on others that a run determines
+            room = span(room, self._limits)[1]
         if room is None:
             raise Decline(f"there is no limit to the {buffer.nbytes} bytes of a buffer")
-        for name, most in self.most.items():
-            if isinstance(room, Expression) and name in room.symbols and most is not None:
-                room = maximum(substitute(room, {name: most}), _without(room, name))
         return room
 
     def _copy_bytes(self, target: View, source: View, size: Size) -> None:
@@ -541,14 +531,6 @@ class Emitter:
                     last[view.buffer] = len(self.calls) if is_kept else index
         last |= {view.buffer: len(self.calls) for view in left}
         return {b: Lifetime(typical(self._room(b)), first[b], last[b]) for b in first}
-
-
-def _without(size: Size, name: str) -> Size:
-    """Return a size for the case that one of its symbols is 0."""
-    try:
-        return substitute(size, {name: 0})
-    except ZeroDivisionError:
-        return 0
 
 
 def _written(call: Call) -> list[Buffer]:

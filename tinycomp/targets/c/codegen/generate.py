@@ -218,7 +218,8 @@ def name_sizes(graph: Graph, prefix: str) -> tuple[bool, dict[str, Size | None]]
     """
     is_symbolic = _name_inputs(graph, prefix)
     read = read_elements(graph, prefix) if prefix else frozenset[str]()
-    rows = {name: symbolic.span(size, read)[1] for name, size in name_rows(graph).items()}
+    unlimited = dict.fromkeys(read, symbolic.UNLIMITED)
+    rows = {name: symbolic.span(size, unlimited)[1] for name, size in name_rows(graph).items()}
     if unbounded := [name for name, size in rows.items() if size is None]:
         raise Decline(f"there is no limit to {unbounded[0]}")
     return is_symbolic, {**dict.fromkeys(read), **rows}

@@ -17,7 +17,7 @@ from tinycomp.remark import Remark
 from tinycomp.rewrite import reject
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.runtime.native.program import Control
-from tinycomp.symbolic import Expression, Size, dimension, is_at_least_zero, naming, span, symbol
+from tinycomp.symbolic import UNLIMITED, Expression, Size, dimension, is_at_least_zero, naming, span, symbol
 from tinycomp.target import Decline
 from tinycomp.targets.c.codegen.element_program import TYPES
 from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, View, nbytes
@@ -117,7 +117,7 @@ def _name_sizes(body: Graph) -> Verdict:
         return reject(declined.reason)
     except TypeInferenceError as error:
         return reject(f"it does not work for all sizes: {error.message}")
-    elements = frozenset([name for name, size in most.items() if size is None])
+    elements = {name: UNLIMITED for name, size in most.items() if size is None}
     for value in [value for inner in body.nodes for value in inner.used_outputs()]:
         sizes = _sizes(value.type)
         if sizes is None:
