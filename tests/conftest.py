@@ -6,13 +6,28 @@ from pathlib import Path
 
 import pytest
 
+from tests import sampling
 from tests.backend.summary import pytest_terminal_summary
-from tests.golden import pytest_addoption, pytest_collect_file
+from tests.golden import add_option, pytest_collect_file
 from tests.models import MISSING, models_folder
 
-__all__ = ["pytest_addoption", "pytest_collect_file", "pytest_terminal_summary"]
+__all__ = ["pytest_collect_file", "pytest_terminal_summary"]
 
 pytest_plugins = ["pytester"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    add_option(parser)
+    sampling.add_option(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    sampling.settle(config)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    sampling.leave_out(config, items)
 
 
 def pytest_collection_finish() -> None:

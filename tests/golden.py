@@ -116,7 +116,7 @@ class GoldenItem(pytest.Item):
         return self.path, 0, f"golden: {self.name}"
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def add_option(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the expected part of .tir files anew")
 
 

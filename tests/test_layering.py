@@ -14,6 +14,8 @@ import pytest
 
 import tinycomp
 
+pytestmark = pytest.mark.rows(None)
+
 PACKAGE = Path(tinycomp.__file__).parent
 BASE = frozenset(
     {"arguments", "console", "dataclass", "errors", "index", "lazy", "memory", "remark", "symbolic", "version"}

@@ -15,6 +15,8 @@ import tinycomp
 from tinycomp.runtime.advice import Advice, AdviceList
 from tinycomp.runtime.report import Report
 
+pytestmark = pytest.mark.rows(None)
+
 SIGNATURES = {
     "Device": "()",
     "DeviceBuffer": "(device, memory, handle, shape, dtype, offset=0, *, keeps=None)",

@@ -14,6 +14,8 @@ import pytest
 
 import tinycomp
 
+pytestmark = pytest.mark.rows(None)
+
 tomllib = pytest.importorskip("tomllib", reason="Python has it from 3.11 on")
 ROOT = Path(__file__).resolve().parents[1]
 INSTALLED = pytest.mark.skipif(

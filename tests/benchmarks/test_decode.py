@@ -44,6 +44,7 @@ def test_the_bytes_that_a_step_reads() -> None:
     assert plain.cache_bytes("llama.cpp", 10) == 2 * 2 * 32 * 10 * 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("weights", ["float32", "int4"])
 def test_a_measurement_of_a_tiny_decoder(
     weights: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

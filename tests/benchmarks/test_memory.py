@@ -29,6 +29,7 @@ def heavy(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 @linux
 def test_the_peak_holds_the_weights_at_least_once(heavy: Path) -> None:
     peak = memory.peak_memory("tinycomp", heavy, {"x": np.ones((1, 1024), np.float32)}, threads=1)

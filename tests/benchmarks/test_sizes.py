@@ -75,6 +75,7 @@ def test_exported_models_have_symbols(name: str, folder: Path) -> None:
     assert dims == {"lstm": {"batch", "frames"}, "detector": {"batch", "height", "width"}}[name]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc/self/status tells of memory on Linux only")
 def test_a_measurement_of_few_sizes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("onnxruntime", reason="the engine that is compared with")

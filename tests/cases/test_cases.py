@@ -17,6 +17,7 @@ from tinycomp.targets.c import TABLE
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
+@pytest.mark.rows(60)
 @pytest.mark.parametrize("name", jobs())
 def test_rows_are_right_or_refused_with_the_reason_or_known_holes(name: str) -> None:
     holes = known()

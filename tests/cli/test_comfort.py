@@ -33,6 +33,7 @@ def completions(line: str, folder: Path) -> list[str]:
     return sorted(answer.read_text("utf-8").split("\v"))
 
 
+@pytest.mark.long
 def test_a_shell_completes_commands_options_models_and_targets(tmp_path: Path) -> None:
     pytest.importorskip("argcomplete", reason="argcomplete is not installed")
     for name in ("net.onnx", "net.tcm", "notes.txt", "other.onnx"):

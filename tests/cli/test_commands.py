@@ -26,6 +26,7 @@ def wrong_target(monkeypatch: pytest.MonkeyPatch) -> str:
     return "wrong"
 
 
+@pytest.mark.long
 def test_demo(call) -> None:
     result = call("demo")
     assert result.code == exits.OK
@@ -44,6 +45,7 @@ def test_demo(call) -> None:
     assert "What to try next:" in result.out
 
 
+@pytest.mark.long
 def test_demo_as_json(call) -> None:
     (row,) = call("demo", "--int8", "-t", "host", "--json").json["models"]
     assert row["model"] == "int8"

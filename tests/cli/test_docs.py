@@ -14,6 +14,7 @@ from tinycomp.cli.commands import SUMMARIES
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "command-line.md"
 
 
+@pytest.mark.long
 def test_the_commands_of_the_page(call, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     lines = re.findall(r"^\$ tinycomp (.*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)

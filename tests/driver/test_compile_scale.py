@@ -32,6 +32,7 @@ def counted_compile(model: bytes) -> tuple[Module, int, int]:
     return module, calls, deepest
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", GRAPHS)
 def test_calls_grow_with_the_graph_and_depth_does_not(kind):
     tinycomp.compile(GRAPHS[kind](40), threads=1)  # what is cached for good is not counted

@@ -259,6 +259,7 @@ def test_verify_names_the_region_whose_code_is_wrong():
     assert "liar, region liar_0: the region differs from the numpy kernels" in str(error.value)
 
 
+@pytest.mark.long
 def test_verify_accepts_what_is_right():
     tinycomp.compile(model("Relu", "Tanh", "IsNaN"), verify=True)
     tinycomp.compile(tinycomp.data.digits_model(), verify=True)

@@ -18,6 +18,7 @@ def model(inputs: str, body: list[str], output: str, initializers: str = "") -> 
     return onnx.parser.parse_model(f"{head} m ({inputs}) => ({output}) <{initializers}> {{ {' '.join(body)} }}")
 
 
+@pytest.mark.long
 def test_a_size_whose_text_doubles_with_every_step() -> None:
     steps = [
         f"s{i} = Shape(x{i}) h{i} = Div(s{i}, two) k{i} = Add(h{i}, one) x{i + 1} = Slice(x{i}, zero, k{i})"

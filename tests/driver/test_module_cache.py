@@ -590,6 +590,7 @@ print(module.cache_file is not None, *(name in sys.modules for name in ("onnx", 
 """
 
 
+@pytest.mark.long
 def test_processes_share_it(path: Path, tmp_path: Path) -> None:
     """Two compile at once; the third finds what they have made, and needs neither the compiler nor onnx."""
 

@@ -439,6 +439,7 @@ def tried(way: Way, place: Path) -> tuple[int, list[str]]:
     return len(faults), found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rows", [models, other_files, written, functions])
 def test_what_may_be_in_the_place_of_a_file(rows: Callable[[], Iterator[Way]], place: Path) -> None:
     def waited(*_: Any) -> None:

@@ -64,6 +64,7 @@ def busy(*acts: Callable[[], object]) -> Iterator[None]:
             thread.join()
 
 
+@pytest.mark.long
 def test_children_run_and_compile_while_the_parent_does():
     module, rng = tinycomp.compile(model(), threads=2), np.random.default_rng(0)
     per_size = tinycomp.compile(model(), threads=2, specialize=True)

@@ -161,6 +161,7 @@ def chain(count: int, size: int) -> tuple[tinycomp.Graph, list[np.ndarray]]:
     return graph, weights
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [512, 700], ids=["1 MB", "2 MB"])
 def test_many_weights_that_lie_side_by_side_are_right_and_freed(size: int) -> None:
     """More than one slab of them, beside which some have memory of their own."""

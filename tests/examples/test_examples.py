@@ -59,6 +59,7 @@ def test_there_are_examples():
     assert EXAMPLES
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs(path: Path, tmp_path: Path):
     for package in NEEDS.get(path.stem, ()):
@@ -86,6 +87,7 @@ def test_the_compiler_of_blobs_is_called_once(tmp_path: Path):
     assert "stream, region stream_0: the target refuses the blob in the saved module;" in output
 
 
+@pytest.mark.long
 def test_the_own_target_reads_digits_and_gives_its_reasons(tmp_path: Path):
     output = run(ROOT / "examples" / "own_target.py", tmp_path)
     share = float(output.partition("%")[0])

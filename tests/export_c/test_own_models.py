@@ -14,6 +14,7 @@ COUNT = "TINYCOMP_EXPORTED_MODELS"
 """How many; by default one, without the tests of single operators, which take long to make."""
 
 
+@pytest.mark.long
 def test_models_of_onnx_have_the_results_of_the_module(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

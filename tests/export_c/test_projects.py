@@ -47,6 +47,7 @@ def try_or_skip(project: Project) -> None:
     assert trial.passed, trial.output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("quantized", "cpu"), [(False, "generic"), (True, "generic"), (True, "x86-64-v3")])
 def test_digits_have_the_results_of_the_module(quantized: bool, cpu: str) -> None:
     if cpu == "x86-64-v3" and "avx2" not in available_isas():
@@ -54,6 +55,7 @@ def test_digits_have_the_results_of_the_module(quantized: bool, cpu: str) -> Non
     try_or_skip(to_c(module_of(digits_model(quantized=quantized)), cpu, name="digits"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cpu", ["cortex-m0", "cortex-m4", "cortex-m55", "rv32imc"])
 def test_digits_on_emulated_microcontrollers(cpu: str) -> None:
     try_or_skip(to_c(module_of(digits_model(quantized=True)), cpu))
@@ -116,6 +118,7 @@ MIXED = (
 """States of rows, of transpositions and of element-wise programs, with immediates."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cpu", ["generic-be", "cortex-m0"])
 def test_states_are_packed_for_other_processors(cpu: str) -> None:
     """Where numbers have their bytes in the other order, lie in vectors of other widths, and pointers are shorter."""
@@ -124,6 +127,7 @@ def test_states_are_packed_for_other_processors(cpu: str) -> None:
     try_or_skip(to_c(parsed(MIXED), cpu, feeds=feeds))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cpu", ["armv8-a", "generic-be"])
 def test_digits_on_processors_that_are_emulated_for_programs(cpu: str) -> None:
     try_or_skip(to_c(module_of(digits_model(quantized=True)), cpu))
@@ -217,6 +221,7 @@ def test_a_result_that_is_an_input_is_copied() -> None:
 SANITIZED = ("-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
+@pytest.mark.long
 def test_sizes_with_bounds() -> None:
     """Several runs at sizes of their own, the greatest among them, in memory for the greatest."""
     if shutil.which("cc") is None:

@@ -266,6 +266,7 @@ def test_strange_names_are_only_names() -> None:
     assert [v.name for n in import_model(make(nodes)).nodes for v in n.outputs] == [*names, "y"]
 
 
+@pytest.mark.long
 def test_a_long_chain_needs_no_recursion() -> None:
     count = 40_000
     nodes = [helper.make_node("Relu", [f"v{i}" if i else "x"], [f"v{i + 1}"]) for i in range(count)]

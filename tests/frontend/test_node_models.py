@@ -20,6 +20,7 @@ def test_all_can_be_imported(node_cases: list) -> None:
     assert len(node_cases) > 1500
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::DeprecationWarning")
 def test_the_exported_models_pass_the_checker_and_keep_their_nodes(node_cases: list) -> None:
     kept = 0
@@ -39,6 +40,7 @@ def test_the_exported_models_pass_the_checker_and_keep_their_nodes(node_cases: l
     assert kept > 1500
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::DeprecationWarning")
 def test_a_sample_gives_equal_outputs(node_cases: list) -> None:
     compared = 0

@@ -25,5 +25,6 @@ def test_modules_compiled_and_dropped():
     assert growth < 5
 
 
+@pytest.mark.long
 def test_writers_that_are_killed(tmp_path: Path):
     assert load.killed_writers(0, tmp_path) >= 2

@@ -50,6 +50,7 @@ def without_node_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(NODES, "0")
 
 
+@pytest.mark.rows(4)
 @pytest.mark.parametrize("name", COUNTS)
 def test_short_run(name: str, tmp_path: Path) -> None:
     outcome = Session(registry.find(name), tmp_path).run(0, COUNTS[name])
@@ -92,6 +93,7 @@ def _save(seed: int, folder: Path, stem: str) -> None:
 HARNESS = Harness("test_short_runs", _check, _save, seconds=3.0)
 
 
+@pytest.mark.long
 def test_findings_are_told_apart_and_saved(tmp_path: Path) -> None:
     outcome: Outcome = Session(HARNESS, tmp_path, jobs=2).run(0, 8)
     kinds = {kind.partition(" at")[0].partition(":")[0]: number for kind, number in outcome.findings.items()}

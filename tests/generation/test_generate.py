@@ -104,6 +104,7 @@ def test_a_seed_makes_random_tokens_the_same_again():
     assert first == again != other
 
 
+@pytest.mark.long
 def test_two_thousand_tokens_on_a_shared_buffer_need_no_more_memory_than_a_few():
     module = tinycomp.compile(decoder("shared", capacity=2048))
     sizes = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -54,6 +55,7 @@ def test_a_clone_goes_on_with_the_same_names() -> None:
     assert after[0] == after[1] not in extra
 
 
+@pytest.mark.long
 @RELAXED
 @given(decorated_graphs())
 def test_a_clone_is_equal_and_independent(graph: Graph) -> None:

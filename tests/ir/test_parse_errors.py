@@ -127,6 +127,7 @@ def test_deep_bodies_are_an_error_not_a_crash() -> None:
     assert "bodies are nested too deeply" in str(error_of(deep))
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 @given(decorated_graphs(max_nodes=4), st.data())
 def test_a_damaged_text_is_read_or_refused_but_never_crashes(graph: Graph, data: st.DataObject) -> None:

@@ -50,6 +50,7 @@ def test_a_long_chain_is_ordered_and_verified(long_chain: Graph) -> None:
     timed(verify, long_chain)
 
 
+@pytest.mark.long
 def test_a_long_chain_survives_text_and_clone(long_chain: Graph) -> None:
     text = timed(print_graph, long_chain)
     back = timed(parse_graph, text)
@@ -57,6 +58,7 @@ def test_a_long_chain_survives_text_and_clone(long_chain: Graph) -> None:
     assert timed(print_graph, timed(long_chain.clone)) == text
 
 
+@pytest.mark.long
 def test_a_long_chain_is_outlined_and_inlined(long_chain: Graph) -> None:
     graph = long_chain.clone()
     node = timed(lambda: graph.outline(graph.nodes[1:-1], "f", domain=COMPOSITE))

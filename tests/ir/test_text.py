@@ -33,6 +33,7 @@ def test_runnable_graphs_survive_a_round_trip(graph: Graph) -> None:
     assert_round_trip(graph)
 
 
+@pytest.mark.long
 @RELAXED
 @given(decorated_graphs())
 def test_everything_the_ir_holds_survives_a_round_trip(graph: Graph) -> None:

@@ -39,6 +39,7 @@ def shares(a: int, b: int, buffers: list[Buffer]) -> bool:
     )
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(lives())
 def test_buffers_alive_together_never_overlap_and_fit(buffers: list[Buffer]) -> None:

@@ -162,6 +162,7 @@ def slice_operands(draw: st.DrawFn) -> list[Value]:
     return [Value(f"s{i}", type_, const=array) for i, array in enumerate(arrays)]
 
 
+@pytest.mark.long
 @settings(max_examples=500, deadline=None)
 @given(nodes())
 def test_rules_say_what_onnx_infers(node: Node) -> None:

@@ -72,6 +72,7 @@ def _check(case, constant):
     return "" if all(map(_same, wanted, evaluate(graph, feeds))) else f"{case.name}: another result"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("constant", [False, True], ids=["inputs", "constants"])
 def test_node_models_keep_their_results(cases, constant):
     outcomes = [_check(case, constant) for case in cases]
@@ -79,6 +80,7 @@ def test_node_models_keep_their_results(cases, constant):
     assert [outcome for outcome in outcomes if outcome] == []
 
 
+@pytest.mark.long
 def test_nearly_every_node_model_folds_away(cases):
     """What stays draws random numbers, gives no tensor, is quantised, loops, or is more than the kernels do."""
     left = 0

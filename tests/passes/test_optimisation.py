@@ -67,6 +67,7 @@ def test_a_pass_keeps_results_of_random_graphs(graph, step):
     assert_same_results(before, graph, random_feeds(graph))
 
 
+@pytest.mark.long
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(decorated_graphs(), st.sampled_from(PASSES))
 def test_a_pass_leaves_odd_graphs_well_formed(graph, step):
@@ -82,6 +83,7 @@ def test_a_pass_leaves_odd_graphs_well_formed(graph, step):
         assert sorted(node.label for node in graph.nodes if node.target) == claimed
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(simplifiable())
 def test_simplify_keeps_results(graph):
@@ -100,6 +102,7 @@ def test_all_passes_together_keep_results(graph):
     assert_same_results(before, graph, random_feeds(graph, sizes={"N": 2}), tolerance=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", [p for p in all_models() if p.stem not in SLOW], ids=lambda p: Path(p).stem)
 def test_real_models_keep_their_results(path):
     before = import_model(path)

@@ -16,6 +16,7 @@ from tinycomp.passes.search.regions import HOST, linked_components
 COUNT = 400
 
 
+@pytest.mark.long
 def test_random_graphs_are_partitioned_into_the_fewest_regions_and_compute_the_same():
     facts = sum(map(check, range(COUNT)), Counter())
     assert facts["graphs"] == COUNT

@@ -143,6 +143,7 @@ def growth(name: str) -> Usage:
     return Usage(*(min(b - a for a, b in pairwise(s)) for s in zip(*marks, strict=True)))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="needs glibc 2.33")
 @pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="another allocator is preloaded")
 @pytest.mark.parametrize("name", SCENARIOS)

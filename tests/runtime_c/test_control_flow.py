@@ -189,6 +189,7 @@ for program, feeds in programs:
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc" or not shutil.which("cc"), reason="needs glibc and a C compiler")
 @pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="another library is preloaded already")
 def test_every_allocation_fails_once(tmp_path):

@@ -295,6 +295,7 @@ def test_steps_of_no_bytes_are_refused():
         NativeProgram(Program("p", *specs, (np.zeros(1, np.int64),), 0, (call,)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_run_ends_inside_a_call_when_its_time_is_up(threads):
     size = 3000

@@ -23,6 +23,7 @@ def share_of_macs(module: tinycomp.Module) -> float:
     return npu / (sum(r.macs for r in report.regions) + sum(h.macs for h in report.hosts))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("quantized", [True, False], ids=["int8", "fp32"])
 def test_the_digits_run_on_the_npu(quantized: bool):
     onnxruntime = pytest.importorskip("onnxruntime")
@@ -88,6 +89,7 @@ def test_a_model_whose_means_are_ties_keeps_its_classes(models: Path):
 # Modules and programs -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_modules_can_be_saved_and_pickled(tmp_path):
     images, _ = digits()
     module = tinycomp.compile(digits_model(True), ["npu_sim", "c"])

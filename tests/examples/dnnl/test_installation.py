@@ -18,6 +18,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return environment_with(EXAMPLES / "dnnl", tmp_path_factory.mktemp("dnnl"))
 
 
+@pytest.mark.long
 def test_the_command_line_lists_the_target(python: Path, tmp_path: Path) -> None:
     targets = json.loads(call(python, "-m", "tinycomp", "targets", "--json", cwd=tmp_path))["targets"]
     (found,) = [t for t in targets if t["name"] == "dnnl"]

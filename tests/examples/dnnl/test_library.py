@@ -157,6 +157,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.long
 @needs_dnnl
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.parametrize(("threads", "code"), [(1, 0), (2, 7)])

@@ -137,6 +137,7 @@ def is_match(composite: Composite, body: Graph) -> bool:
     return any(isinstance(m, Match) and len(m.nodes) == len(body) for m in found)
 
 
+@pytest.mark.long
 @RELAXED
 @given(decorated_graphs(), chosen_patterns)
 def test_odd_graphs_survive(graph: Graph, chosen: list[Any]) -> None:
@@ -168,6 +169,7 @@ def stack(blocks: int) -> Graph:
     return net.done(value)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("several", [False, True])
 def test_work_grows_with_the_graph(several: bool) -> None:
     def block(x, w=P.const, b=P.const):

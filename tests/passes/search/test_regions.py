@@ -44,6 +44,7 @@ def hard_problems(count: int):
             yield problem
 
 
+@pytest.mark.long
 def test_the_minimum_is_found_on_every_small_graph():
     for problem in problems(3000, 8):
         search = RegionSearch()

@@ -110,6 +110,7 @@ def test_twenty_vertices_cost_hardly_any():
     assert sum(search.spent for search in searches) <= 51
 
 
+@pytest.mark.long
 def test_slabs_improve_what_is_too_large_to_search():
     better = 0
     for size, reach, seed in ((100, 15, 0), (100, 15, 1), (140, 12, 6)):

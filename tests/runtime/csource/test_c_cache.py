@@ -160,6 +160,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.long
 def test_processes_that_race_all_get_it_right(cache: CCache) -> None:
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-c", RACER]

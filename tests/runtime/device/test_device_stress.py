@@ -61,6 +61,7 @@ def test_a_module_that_is_closed_under_way_leaves_nobody_waiting() -> None:
         assert len(ends) == 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("behaviour", "instances", "policy"),
     [

@@ -360,6 +360,7 @@ def test_inversions_are_counted(window: Browser, report: Report, tmp_path: Path)
         assert window.run("return tinycomp.inversions(Float64Array.from(arguments[0]))", numbers) == wanted
 
 
+@pytest.mark.long
 def test_bodies_of_control_flow_are_boxes_in_a_box(window: Browser, tmp_path: Path) -> None:
     x = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
     nodes = [

@@ -249,6 +249,7 @@ def test_integer_operators_run_in_integers_with_the_hosts_bits(case: Case):
 # Random graphs --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("share", range(SHARES))
 def test_random_quantised_graphs_have_the_documented_bits(share: int):
     """On C the bits of the rules; in onnxruntime, too, for uint8 activations, which it computes in integers."""

@@ -1,0 +1,58 @@
+"""Which tests a plain ``pytest`` runs: those that are short, and of long tables a part; ``--rows all`` runs all.
+
+A test function with many rows is run for :data:`MOST` of them, or as many as ``@pytest.mark.rows(number)`` says, or all
+after ``@pytest.mark.rows(None)``. The rows are chosen by their names alone, so that they are the same ones everywhere,
+and a new row changes few of them. ``@pytest.mark.long`` keeps a function out altogether. Files and tests that are named
+on the command line are run whole. ``--rows others`` runs what a plain run leaves out.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+MOST = 12
+"""So many rows of a function are run, unless its mark says otherwise."""
+
+
+def add_option(parser: pytest.Parser) -> None:
+    """Let the command line ask for everything."""
+    parser.addoption("--rows", choices=["some", "all", "others"], help="what to run of long tables, and of long tests")
+
+
+def settle(config: pytest.Config) -> None:
+    """Decide what is run if the command line does not say so: some of the whole suite, all of what it names.
+
+    Workers of xdist, to which everything seems to be named, get the option of their controller.
+    """
+    if config.option.rows is None:
+        config.option.rows = "all" if config.args_source is pytest.Config.ArgsSource.ARGS else "some"
+
+
+def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests that are asked for."""
+    if config.option.rows == "all":
+        return
+    tables: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        tables[item.nodeid.partition("[")[0]].append(item)
+    some = {item for table in tables.values() for item in _kept(table)}
+    kept = [item for item in items if (item in some) == (config.option.rows == "some")]
+    config.hook.pytest_deselected(items=[item for item in items if (item in some) != (config.option.rows == "some")])
+    items[:] = kept
+
+
+def _kept(table: list[pytest.Item]) -> Iterable[pytest.Item]:
+    most = next(_numbers(table[0]), MOST)
+    if most is None or len(table) <= most:
+        return table
+    return sorted(table, key=lambda item: zlib.crc32(item.nodeid.encode()))[:most]
+
+
+def _numbers(item: pytest.Item) -> Iterator[int | None]:
+    if item.get_closest_marker("long"):
+        yield 0
+    yield from (mark.args[0] for mark in item.iter_markers("rows"))
