@@ -12,7 +12,7 @@ from tinycomp.errors import ParseError
 from tinycomp.ir import Graph
 from tinycomp.passes.base import Pass
 
-CONFTEST = "from tests.golden import pytest_addoption, pytest_collect_file"
+CONFTEST = "from tests.golden import add_option as pytest_addoption, pytest_collect_file"
 BEFORE = 'graph @main opset {"" = 17} (%x: float32[2]) -> (%y) {\n  %y = Relu(%x)   // any spelling will do\n}\n'
 AFTER = 'graph @main opset {"" = 17} (%x: float32[2]) -> (%y) {\n  %y: float32[2] = Neg@13(%x)\n}\n'
 

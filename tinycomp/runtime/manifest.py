@@ -9,7 +9,7 @@ from tinycomp.runtime.native.program import SPACES
 from tinycomp.runtime.report import Report
 
 SIZE = OneOf((NUMBER, str))
-_SPEC = {"name": str, "dtype": str, "shape": OneOf((None, [OneOf((None, COUNT, str))]))}
+_SPEC = {"name": str, "dtype": str, "reason?": str, "shape": OneOf((None, [OneOf((None, COUNT, str))]))}
 _BUFFER = {"name": str, "dtype": str, "shape": [SIZE], "elements?": [OneOf((None, str))]}
 _OPERAND = (frozenset(SPACES), NUMBER, SIZE)
 _NUMBER = OneOf((NUMBER, float, frozenset(("inf", "-inf", "nan")), (str,)))
