@@ -117,9 +117,11 @@ def pipelined(run: RunRequest, requests: Iterable[Mapping[str, Any]], limit: int
     try:
         for feeds in requests:
             if len(under_way) == limit:
+                under_way[0].result()  # while it waits, the run is one that is left if the caller is interrupted
                 yield under_way.popleft().result()
             under_way.append(pool.begin(lambda feeds=feeds: run(feeds)))  # type: ignore[misc]
         while under_way:
+            under_way[0].result()
             yield under_way.popleft().result()
     finally:
         for future in under_way:

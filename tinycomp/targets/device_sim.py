@@ -308,7 +308,7 @@ def _fitting(returned: Any, buffers: Sequence[DeviceBuffer]) -> Sequence[Array]:
 
 
 def _kind(array: Any) -> str:
-    return f"{array.dtype}{[*array.shape]}"
+    return f"{array.dtype}{[*array.shape]}" + (", masked" if np.any(getattr(array, "mask", False)) else "")
 
 
 def _nothing() -> tuple[int, Sequence[Activity]]:

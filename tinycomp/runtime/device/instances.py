@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import os
 import queue
 import threading
@@ -18,11 +19,12 @@ import numpy as np
 from tinycomp.errors import DeviceFault, MemoryLimitError, TargetError, TinycompError
 from tinycomp.memory.budget import Limits, check_time
 from tinycomp.memory.locks import Lock
-from tinycomp.runtime.device.interface import Array, Device, DeviceBuffer
+from tinycomp.runtime.device.interface import Array, Device, DeviceBuffer, told
 
 if TYPE_CHECKING:
     from tinycomp.runtime.rows import DeviceRow
 
+_faults = logging.getLogger("tinycomp.device.faults")
 _making = Lock()
 _numbers = itertools.count()
 
@@ -57,6 +59,8 @@ class Instance:
         self._out = 0
         self._changed = threading.Condition()
         self._tasks: queue.SimpleQueue[Waited | None] = queue.SimpleQueue()
+        self._ends: list[BaseException] = []
+        """What the device has raised when it was closed."""
         self._waiter: threading.Thread | None = None
         self._closed = False
 
@@ -90,7 +94,7 @@ class Instance:
             if self._waiter is None:
                 name = f"tinycomp, {self.device.name}"
                 self._waiter = threading.Thread(
-                    target=_wait_for, args=(self._tasks, self.device), name=name, daemon=True
+                    target=_wait_for, args=(self._tasks, self.device, self._ends), name=name, daemon=True
                 )
                 self._waiter.start()
             self._tasks.put(task)
@@ -129,7 +133,7 @@ class Instance:
             return self._idle[size].pop()
         while True:
             try:
-                return self.device.empty((size,), np.uint8)
+                return self._room((size,), np.uint8)
             except MemoryLimitError as error:
                 if any(self._idle.values()):
                     self.trim()
@@ -150,10 +154,18 @@ class Instance:
         """
         with self._changed:
             try:
-                return self.device.empty(array.shape, array.dtype)
+                return self._room(array.shape, array.dtype)
             except MemoryLimitError:
                 self.trim()
-                return self.device.empty(array.shape, array.dtype)
+                return self._room(array.shape, array.dtype)
+
+    def _room(self, shape: Sequence[int], dtype: Any) -> DeviceBuffer:
+        try:
+            return self.device.empty(shape, dtype)
+        except TinycompError:
+            raise
+        except Exception as error:
+            raise DeviceFault(told(error), command="allocate", where=f"{self.device.name}, command allocate") from error
 
     def _wait(self, limits: Limits) -> None:
         check_time(limits, f"waiting for memory of {self.device.name}")
@@ -187,6 +199,9 @@ class Instance:
 
         Args:
             patience: Seconds after which this is left to the thread that waits for the commands; None for no limit.
+
+        Raises:
+            DeviceFault: If the device fails at that.
         """
         if self.process != os.getpid():
             return
@@ -195,14 +210,22 @@ class Instance:
                 return
             self._closed = True
             waiter = self._waiter
-            with contextlib.suppress(DeviceFault):
+            try:
                 self.trim()
-            self._tasks.put(None)
+            except Exception as error:  # the memory of a device ends with it
+                _faults.warning("%s, command free: %s", self.device.name, told(error))
+            finally:
+                self._tasks.put(None)
         if waiter is None:
-            self.device.close()
-            return
-        if waiter is not threading.current_thread():
+            _wait_for(self._tasks, self.device, self._ends)
+        elif waiter is not threading.current_thread():
             waiter.join(patience)
+        for raised in self._ends:
+            if waiter is None and not isinstance(raised, Exception):
+                raise raised
+            raise DeviceFault(
+                f"the device does not close: {told(raised)}", command="close", where=self.device.name
+            ) from raised
 
 
 class _Held(threading.local):
@@ -219,11 +242,14 @@ def _held() -> dict[int, int]:
     return _of_thread.counts
 
 
-def _wait_for(tasks: queue.SimpleQueue[Waited | None], device: Device) -> None:
+def _wait_for(tasks: queue.SimpleQueue[Waited | None], device: Device, ends: list[BaseException]) -> None:
     while (task := tasks.get()) is not None:
         task.finish()
         del task  # it holds the arrays of a request
-    device.close()
+    try:
+        device.close()
+    except BaseException as error:  # it is told by who has asked
+        ends.append(error)
 
 
 def check_process(device: Device, process: int) -> None:
@@ -331,7 +357,7 @@ class DeviceSet:
         except TinycompError:
             raise
         except Exception as error:
-            raise TargetError(f"the device does not open: {type(error).__name__}: {error}", where=where) from error
+            raise TargetError(f"the device does not open: {told(error)}", where=where) from error
         if not isinstance(device, Device):
             raise TargetError(
                 "the target opened something else than a device", where=where, expected="a tinycomp.Device",

@@ -374,5 +374,9 @@ def as_fault(error: BaseException, command: str) -> DeviceFault:
             "the command has not ended in time", command=command, found=str(error),
             hint="Allow more with FaultPolicy(timeout=), or reset the device.",
         )  # fmt: skip
-    told = "".join(traceback.format_exception_only(type(error), error)).strip()  # also of one without a text
-    return DeviceFault(told, command=command)
+    return DeviceFault(told(error), command=command)
+
+
+def told(error: BaseException) -> str:
+    """Return the kind and text of an error, also of one whose text fails."""
+    return "".join(traceback.format_exception_only(type(error), error)).strip()

@@ -12,7 +12,7 @@ from tinycomp.lazy import cached_property
 from tinycomp.memory.locks import Lock
 from tinycomp.runtime.blob import Blob
 from tinycomp.runtime.device.instances import DeviceSet, Instance
-from tinycomp.runtime.device.interface import DeviceProgram, FaultPolicy
+from tinycomp.runtime.device.interface import DeviceProgram, FaultPolicy, told
 from tinycomp.runtime.plan import Run
 from tinycomp.runtime.regions import PerShape
 from tinycomp.runtime.spec import TensorSpec
@@ -110,7 +110,7 @@ class DeviceRegion:
                     raise
                 except Exception as error:
                     raise TargetError(
-                        f"the device does not load the program: {type(error).__name__}: {error}",
+                        f"the device does not load the program: {told(error)}",
                         where=f"{instance.device.name}, region {self.symbol}",
                     ) from error
                 self._loaded[instance.number] = instance, loaded
