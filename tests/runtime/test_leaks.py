@@ -175,3 +175,11 @@ def test_compiled_code_goes_with_its_region_unless_it_may_have_threads(flags, st
     gc.collect()
     after = Path("/proc/self/maps").read_text().count("/tinycomp-")
     assert (after == before) is stays
+
+
+def test_a_program_that_outlives_the_modules_of_the_interpreter_ends_in_silence(monkeypatch, capsys):
+    module = tinycomp.compile(relu())
+    monkeypatch.setattr("tinycomp.runtime.native.executor.lib", None)
+    del module
+    gc.collect()
+    assert "ignored" not in capsys.readouterr().err

@@ -216,10 +216,10 @@ class LoadedProgram:
         name = ffi.NULL if self._isa is None else self._isa.encode()
         if lib.tc_program_create(name, len(program.inputs), len(program.outputs), out, self._error):
             raise_error(self._error, self._name)
-        constants = self._constants
+        constants, end = self._constants, lib.tc_program_destroy
 
-        def destroy(handle: Any) -> None:
-            lib.tc_program_destroy(handle)
+        def destroy(handle: Any) -> None:  # perhaps when the interpreter ends, and this module has no names any more
+            end(handle)
             constants.clear()  # only now: shared weights are found by the addresses of the constants
 
         return ffi.gc(out[0], destroy)
