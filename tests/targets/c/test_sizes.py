@@ -398,7 +398,8 @@ def test_one_program_serves_all_sizes_of_a_model(name: str, programs: list[str])
 ELSEWHERE = {
     "GroupQueryAttention", "Relayout", "Elements", "Conditions", "Declared", "c.qconv_scaled", "c.qdense_scaled",
     "c.qavgpool", "c.qresize", "c.qsoftmax", "Distances", "PairwiseCoupling", "GroupSlices", "MaxPoolIndices",
-    "SampleCells", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Tokenizer", "TreeEnsemble",
+    "SampleCells", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Tokenizer",
+    "TreeEnsemble",
 }  # fmt: skip
 """What comes with others in these tests, or is tested with symbolic sizes in a file of its own; the rows of
 :mod:`tests.cases` are met with open sizes there."""
