@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tinycomp
-from tinycomp.errors import TinycompWarning, UnsupportedError
+from tinycomp.errors import OptionError, TinycompWarning, UnsupportedError
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxscript", reason="PyTorch's ONNX exporter needs onnxscript")
@@ -294,3 +295,13 @@ def test_graphs_with_named_sizes() -> None:
         check([torch.from_numpy(r) for r in module(x.numpy())], model.eval()(x))
     program = torch.export.export(model.eval(), (x,))
     check([torch.from_numpy(r) for r in tinycomp.compile(tinycomp.from_torch(program))(x)], model(x))
+
+
+@pytest.mark.parametrize(
+    ("where", "arguments"),
+    [("model", (3,)), ("example_inputs", (torch.nn.ReLU(), 1.5)), ("kwargs", (torch.nn.ReLU(), (), [1]))],
+)
+def test_arguments_of_other_types_are_refused_by_name(where: str, arguments: tuple[Any, ...]) -> None:
+    named = dict(zip(("model", "example_inputs", "kwargs"), arguments, strict=False))
+    with pytest.raises(OptionError, match=f"^{where}: the option does not take this value"):
+        tinycomp.from_torch(**named)

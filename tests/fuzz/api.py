@@ -10,6 +10,7 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import importlib.util
 import inspect
 import os
 import random
@@ -28,6 +29,7 @@ import onnx
 
 import tinycomp
 from tests.arrays import read_only, unaligned
+from tests.driver.test_blobs import Device, model
 from tests.fuzz.harness import Harness, WrongError, generators
 from tests.generation.decoders import decoder
 from tinycomp.data import digits, digits_model
@@ -63,6 +65,48 @@ def _decoder() -> tinycomp.Module:
 @functools.cache
 def _host() -> tinycomp.Module:
     return tinycomp.compile(MODEL, "host")
+
+
+@functools.cache
+def _with_blob() -> tinycomp.Module:
+    return tinycomp.compile(model(2.0), Device().target)
+
+
+def _table() -> str:
+    """Return the path of rows in a Parquet file."""
+    import pyarrow
+    import pyarrow.parquet
+
+    path = _folder() / "rows.parquet"
+    if not path.exists():
+        rows = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(np.arange(12, dtype=np.float32)), 4)
+        pyarrow.parquet.write_table(pyarrow.table({"x": rows, "id": [1, 2, 3]}), path)
+    return str(path)
+
+
+def _scored(**arguments: Any) -> Any:
+    """Score into a folder of its own, unless the folder is what is wrong."""
+    if isinstance(arguments["output"], str) and arguments["output"] == "results":
+        arguments["output"] = tempfile.mkdtemp(dir=_folder())
+    return tinycomp.score(**arguments).rows
+
+
+def _layer() -> Any:
+    import torch
+
+    return torch.nn.ReLU()
+
+
+def _tensor() -> Any:
+    import torch
+
+    return torch.ones(2, 3)
+
+
+@functools.cache
+def _rows() -> tinycomp.Module:
+    text = "g (float[N, 4] x) => (float[N, 4] y) { y = Neg(x) }"
+    return tinycomp.compile(onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 17]> {text}'), threads=1)
 
 
 @functools.cache
@@ -320,6 +364,16 @@ ENTRIES: dict[str, Entry] = {
         lambda folder: module().report().save_model_explorer(folder),
     ),
     "FaultPolicy": Entry(tinycomp.FaultPolicy, lambda: {"retries": 1, "fallback": False, "timeout": 1.0}),
+    "to_ep_context": Entry(
+        tinycomp.to_ep_context,
+        lambda: {
+            "module": _with_blob(),
+            "path": str(_folder() / "context.onnx"),
+            "embed": True,
+            "sources": {"scaler": "vendor"},
+        },
+        result=lambda _: (_folder() / "context.onnx").read_bytes(),
+    ),
     "Pipeline": Entry(tinycomp.Pipeline, lambda: {"passes": [], "check": False, "observers": ()}),
     "Target": Entry(
         tinycomp.Target,
@@ -344,6 +398,30 @@ ENTRIES: dict[str, Entry] = {
         Policy, lambda: {"min_nodes": 1, "min_macs": 0, "max_regions": None, "exclude": (), "host_after": ()}
     ),
 }
+if importlib.util.find_spec("pyarrow"):
+    ENTRIES["score"] = Entry(
+        tinycomp.score,
+        lambda: {
+            "model": _rows(),
+            "files": _table(),
+            "output": "results",
+            "columns": {"x": "x"},
+            "keep": ["id"],
+            "batch": 2,
+            "workers": 1,
+            "threads": 1,
+            "ray": None,
+            "progress": False,
+        },
+        _scored,
+        int,
+    )
+if importlib.util.find_spec("torch"):
+    ENTRIES["from_torch"] = Entry(
+        tinycomp.from_torch,
+        lambda: {"model": _layer(), "example_inputs": _tensor(), "dynamic_shapes": None, "kwargs": None},
+        result=str,
+    )
 
 
 # What can be wrong -------------------------------------------------------------------------------------------------

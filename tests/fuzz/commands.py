@@ -10,15 +10,22 @@ import random
 import tempfile
 from argparse import Action
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
+
+import onnx
+import onnx.parser
 
 from tests.fuzz.harness import Harness, WrongError, generators
 from tinycomp.cli import exits
 from tinycomp.cli.commands import SUMMARIES
 from tinycomp.cli.entry import build_parser, main
+from tinycomp.errors import OptionError
 
 BASES: dict[str, list[str]] = {
     "bench": ["digits", "--runs", "1"],
+    "cache": ["list"],
     "compile": ["digits", "-o", "out.tcm"],
     "export-c": ["digits", "--shape", "image=1,1,8,8", "-o", "project"],
     "generate": ["digits", "--tokens", "1"],
@@ -27,11 +34,13 @@ BASES: dict[str, list[str]] = {
     "report": ["digits"],
     "run": ["digits", "--random", "0"],
     "score": ["digits", "-o", "out"],
+    "serve": ["digits", "--port", "0"],
     "targets": [],
-    "tune": ["missing.onnx"],
+    "tune": ["small.onnx"],
     "verify": ["digits", "--shape", "image=1,1,8,8"],
 }
-"""A command line that is quick; those left out take no values, serve, or need more than digits."""
+"""A command line that is quick; ``doctor`` takes no value, ``demo`` runs for half a minute."""
+SMALL = '<ir_version: 9, opset_import: ["": 17]> g (float[2, 2] image) => (y) { y = MatMul(image, image) }'
 TEXTS = (
     "", " ", "0", "-1", "1", "3.5", "nan", "inf", "-inf", "1e308", "1e-320", "9" * 30, "9" * 5000, "-" + "9" * 400,
     "0x10", "1_000", "\u0661\u0662", "\u00b2", "true", "None", "a", "a b", "a" * 3000, "\u00e9\u4e2d", "\udc80",
@@ -51,7 +60,23 @@ LASTING = {"--seconds", "--runs", "--max-new-tokens", "--random"}
 def _folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="tinycomp-fuzz-"))
     os.environ["XDG_CACHE_HOME"] = str(folder)
+    onnx.save(onnx.parser.parse_model(SMALL), folder / "small.onnx")
     return folder
+
+
+@contextlib.contextmanager
+def _serving_nobody() -> Iterator[None]:
+    """Let servers listen, and end then."""
+    from tinycomp.serving import server  # imported here: it needs packages of its own
+
+    listen = server.listen
+
+    def end(host: str, port: int) -> None:
+        listen(host, port).close()
+        raise OptionError("enough")
+
+    with mock.patch.object(server, "listen", end):
+        yield
 
 
 @functools.cache
@@ -100,7 +125,11 @@ def check(seed: int) -> Counter[str]:
     line, before, out, err = case(seed), Path.cwd(), io.StringIO(), io.StringIO()
     os.chdir(_folder())
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(contextlib.redirect_stdout(out))
+            stack.enter_context(contextlib.redirect_stderr(err))
+            if line[0] == "serve":
+                stack.enter_context(_serving_nobody())
             code = main(line)
     finally:
         os.chdir(before)

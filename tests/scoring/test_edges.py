@@ -336,6 +336,8 @@ def test_a_folder_of_results_that_is_none_is_an_error(tmp_path: Path) -> None:
         ("file", "the folder cannot be made"), ("pipe", "the folder cannot be made"),
         ("locked", "lock: the folder cannot be locked: not a regular file"),
         ("linked", "lock: the folder cannot be locked: "),
+        ("n\udc80", "the folder cannot be made; expected a name in UTF-8"),
+        ("n" * 300, "cannot be read: File name too long"),
     ):  # fmt: skip
         with pytest.raises(WriteError, match=message):
             tinycomp.score(digits_model(), path, tmp_path / name, workers=1)

@@ -23,6 +23,7 @@ import ml_dtypes
 import numpy as np
 import torch
 
+from tinycomp.arguments import checked
 from tinycomp.driver.compile import compile as compile_graph
 from tinycomp.driver.models import load_graph
 from tinycomp.errors import OptionError, TinycompError, TinycompWarning, UnsupportedError
@@ -46,6 +47,7 @@ _HALVES = {torch.bfloat16: (torch.int16, np.dtype(ml_dtypes.bfloat16))}
 """Types that PyTorch hands to numpy only as others of the same size."""
 
 
+@checked()
 def from_torch(
     model: torch.nn.Module | torch.export.ExportedProgram,
     example_inputs: Sequence[Any] | torch.Tensor = (),

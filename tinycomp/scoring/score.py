@@ -18,7 +18,8 @@ from tinycomp.driver.compile import compile as compile_model
 from tinycomp.driver.load import load
 from tinycomp.driver.models import Model, load_graph
 from tinycomp.driver.tune import Bar
-from tinycomp.errors import ExecutionError, FeedError, OptionError, did_you_mean
+from tinycomp.errors import ExecutionError, FeedError, OptionError, WriteError, did_you_mean
+from tinycomp.memory.reading import reading
 from tinycomp.runtime.files import remove_partial
 from tinycomp.runtime.module import Module
 from tinycomp.runtime.native.processor import default_threads
@@ -123,6 +124,9 @@ def score(
     module = model if isinstance(model, Module) else _module(model, threads)
     given = [files] if isinstance(files, (str, os.PathLike)) else [*files]
     folder = Path(output)
+    with reading(WriteError, folder, "a name in UTF-8, as Parquet has it", problem="the folder cannot be made"):
+        str(folder).encode()
+        folder.is_dir()
     described = [manifest.read_file(path) for path in found_files([Path(file) for file in given], folder)]
     chosen, kept = chosen_columns(module, described, columns, keep)
     options = {"columns": chosen, "keep": [*kept]}
