@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import tinycomp
+from tinycomp.errors import FeedError
 from tinycomp.frontend.extension import operators
 
 F32 = np.float32
@@ -147,6 +148,13 @@ def test_unknown_ranks_and_vectors(name: str) -> None:
                     np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
                 else:
                     assert actual.tolist() == expected.tolist()
+
+
+def test_what_a_definition_demands_of_an_input_is_its_size() -> None:
+    module = tinycomp.compile(model_of(*CASES["LinearRegressor"]), shapes={"x": ("rows", "columns")})
+    assert module.inputs[0].shape == ("rows", WIDTH)
+    with pytest.raises(FeedError, match=r"Nodes decide sizes that the model leaves open: y \(LinearRegressor\)"):
+        module(np.zeros((2, WIDTH + 1), F32))
 
 
 def test_every_definition_has_a_case() -> None:

@@ -7,7 +7,7 @@ where sizes have to be made up, :func:`fitting_sizes` fulfil them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import TensorType, Type
@@ -35,14 +35,14 @@ def implied_sizes(graph: Graph) -> dict[str, Size]:
 
     Nodes in bodies are among them, except for those in branches: one that is not taken wants nothing.
     """
-    return _solved(_surely_run(graph))[0]
+    return _solved({node: node for node in _surely_run(graph)})[0]
 
 
 def settle_sizes(graph: Graph, certain: Graph) -> None:
     """Give the inputs of a graph the sizes that its nodes want them to have, and infer again what is behind them.
 
-    The graph keeps which node wants it, and why. What a body wants does not count, because it may never run, nor what
-    nodes want of which nothing is used.
+    The graph keeps which node wants it, and why. What a body of control flow wants does not count, because it may never
+    run, nor what nodes want of which nothing is used.
 
     Args:
         graph: The graph.
@@ -66,11 +66,11 @@ def with_sizes(type_: Type, sizes: Mapping[str, Size]) -> Type:
     return TensorType(type_.dtype, tuple(dims), type_.layout)
 
 
-def _solved(nodes: Iterable[Node]) -> tuple[dict[str, Size], dict[str, str]]:
-    """Return the symbols that nodes want to be numbers or other symbols, and which node wants it and why."""
+def _solved(nodes: Mapping[Node, Node]) -> tuple[dict[str, Size], dict[str, str]]:
+    """Return the symbols that nodes want to be numbers or other symbols, and why, in the names that stand for nodes."""
     known: dict[str, Size] = {}
     reasons: dict[str, str] = {}
-    for node in nodes:
+    for node, named in nodes.items():
         for demand in _facts(node).demands:
             if demand.equal is None:
                 continue
@@ -78,17 +78,25 @@ def _solved(nodes: Iterable[Node]) -> tuple[dict[str, Size], dict[str, str]]:
             if equal is not None:
                 name, size = equal
                 known = {key: substitute(value, {name: size}) for key, value in known.items()} | {name: size}
-                reasons[name] = f"{node.label} ({node.op}): {demand.text}"
+                reasons[name] = f"{named.label} ({named.op}): {demand.text}"
     return known, reasons
 
 
-def _needed(graph: Graph) -> list[Node]:
-    """Return the nodes of which a result is used, in order."""
-    needed = {value.producer for value in graph.outputs}
-    for node in reversed(graph.nodes):
-        if node in needed:
-            needed.update(value.producer for value in node.inputs if value is not None)
-    return [node for node in graph.nodes if node in needed]
+def _needed(graph: Graph) -> dict[Node, Node]:
+    """Return the nodes of which a result is used, those of functions too, each with that of the graph."""
+    found: dict[Node, Node] = {}
+    calls: list[tuple[Graph, Sequence[Value], Node | None]] = [(graph, graph.outputs, None)]
+    for each, results, caller in calls:  # which grows meanwhile
+        needed = {value.producer for value in results}
+        for node in reversed(each.nodes):
+            if node in needed:
+                needed.update(value.producer for value in node.inputs if value is not None)
+        for node in [node for node in each.nodes if node in needed]:
+            found[node] = caller or node
+            if node.is_call:
+                used = [inner for inner, v in zip(node.body.outputs, node.outputs, strict=True) if each.use_count(v)]
+                calls.append((node.body, used, found[node]))
+    return found
 
 
 def _surely_run(graph: Graph) -> Iterator[Node]:
