@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 from setuptools.modified import newer_group
 
+zlib.Z_DEFAULT_COMPRESSION = zlib.Z_BEST_COMPRESSION  # of wheels, whose writer takes no level
 RUNTIME = Path(__file__).resolve().parent / "runtime_c"
 sys.path.insert(0, str(RUNTIME))
 import build_ffi  # noqa: E402
