@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import copy
 import dataclasses
+import importlib
 import itertools
 import re
 from collections.abc import Callable, Iterator
@@ -258,12 +259,6 @@ def loaded(model: Any, **options: Any) -> None:
     model.load_state_dict({k: v + 1 if v.is_floating_point() else v for k, v in model.state_dict().items()}, **options)
 
 
-def swapped(model: Any) -> None:
-    a, b = model.first.bias, model.last.bias
-    with torch.no_grad():
-        torch.utils.swap_tensors(a, b)
-
-
 def stepped(model: Any) -> None:
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
@@ -326,12 +321,11 @@ WRITES: dict[str, Callable[[Any], object]] = {
     "data of a plain tensor": lambda model: hasattr(model, "plain") and model.plain.data.mul_(4),
     "another plain tensor": lambda model: setattr(model, "plain", torch.full((6,), 3.0)),
     "a number": lambda model: setattr(model, "count", 5),
-    "swap_tensors": swapped,
     "running statistics": lambda model: getattr(model.norm, "running_mean", model.norm.weight).add_(1),
     "train": lambda model: model.train(),
     "train and eval": lambda model: model.train().eval(),
     "norm.train": lambda model: model.norm.train(),
-    "pruning": lambda model: torch.nn.utils.prune.l1_unstructured(model.last, "weight", 0.5),
+    "pruning": lambda model: importlib.import_module("torch.nn.utils.prune").l1_unstructured(model.last, "weight", 0.5),
     "share_memory": lambda model: model.share_memory(),
 }
 

@@ -216,6 +216,11 @@ class _Compiled:
                 "the result needs gradients, which tinycomp does not compute", where="torch.compile",
                 hint="Call the model under torch.no_grad() or torch.inference_mode().",
             )  # fmt: skip
+        if torch.is_autocast_enabled("cpu"):
+            raise UnsupportedError(
+                "autocast chooses other types than the graph has", where="torch.compile",
+                hint='Leave autocast out, or let tinycomp choose: options={"precision": "bf16"}.',
+            )  # fmt: skip
         # TorchDynamo is in the middle of its own tracing, whose sizes this one must not take for its own.
         with torch.no_grad(), torch._guards.tracing(None):
             model = to_onnx(self._exported(arguments))
