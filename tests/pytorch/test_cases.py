@@ -46,6 +46,7 @@ def fresh():
     torch.compiler.reset()
 
 
+@pytest.mark.rows(8 if COUNT == "2" else None)
 @pytest.mark.parametrize(("trial", "what", "argument"), chosen())
 def test_what_is_compiled_is_what_pytorch_does_or_refused_by_name(trial, what: str, argument: str) -> None:
     trial(what, argument)

@@ -215,7 +215,7 @@ def layers_in_a_list(run: Any, model: Any) -> None:
         agree(one, theirs)
 
 
-@pytest.mark.rows(3)
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("name", WAYS)
 def test_a_way_to_call_is_as_in_pytorch(name: str) -> None:
     threads = torch.get_num_threads()
