@@ -43,6 +43,8 @@ from tinycomp.memory.budget import limited
 from tinycomp.runtime.archive import Archive
 from tinycomp.runtime.artifact import load_native
 from tinycomp.runtime.blob import Blob
+from tinycomp.runtime.forms import check_form
+from tinycomp.runtime.manifest import MODULE
 from tinycomp.runtime.spec import TensorSpec
 
 BOUNDARIES = (
@@ -261,6 +263,7 @@ def _run(name: str, archive: Archive) -> Counter[str]:
     data = np.frombuffer(saved(name), np.uint8)
     try:
         with limited(memory=BOUND):
+            check_form(archive.manifest, MODULE, name)
             module = load_native(archive, data, 1, str, lambda *_: None, tinycomp.load)
             if module is None:
                 module = restore(archive, data, [_target()], 1, tinycomp.load)

@@ -12,6 +12,8 @@ from tests.runtime_c.emulated import runner
 from tests.runtime_c.helpers import NO_ACTIVATION, OWN_BLOCKS
 from tests.threads import in_threads
 from tinycomp.errors import ArtifactError
+from tinycomp.runtime.forms import check_form
+from tinycomp.runtime.manifest import PROGRAM
 from tinycomp.runtime.native import processor
 from tinycomp.runtime.native.executor import NativeProgram, Pool
 from tinycomp.runtime.native.processor import available_isas, cpu_features
@@ -148,8 +150,13 @@ def test_program_survives_json():
 )
 def test_damaged_description(damage):
     program = perceptron()
-    with pytest.raises(ArtifactError, match="the description of a program is damaged"):
-        Program.from_dict(program.to_dict() | damage, program.constants)
+
+    def read() -> Program:
+        check_form(program.to_dict() | damage, PROGRAM, "program")
+        return Program.from_dict(program.to_dict() | damage, program.constants)
+
+    with pytest.raises(ArtifactError, match=r"the description( of a program)? is damaged"):
+        read()
 
 
 def test_program_as_text():

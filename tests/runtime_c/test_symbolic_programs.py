@@ -17,6 +17,8 @@ from tests.threads import in_threads
 from tinycomp.errors import ArtifactError, ExecutionError, FeedError, MemoryLimitError, TargetError
 from tinycomp.memory import budget
 from tinycomp.runtime.binding import direct_call
+from tinycomp.runtime.forms import check_form
+from tinycomp.runtime.manifest import PROGRAM
 from tinycomp.runtime.native.executor import NativeProgram, Pool, Weights
 from tinycomp.runtime.native.library import ffi, lib
 from tinycomp.runtime.native.program import ArenaBuffer, BufferSpec, Operand, Program, TableWord
@@ -569,7 +571,9 @@ def test_damaged_programs_are_refused_or_run(seed):
     text = json.dumps(program.to_dict())
     for _ in range(40):
         try:
-            damaged = Program.from_dict(_damaged(json.loads(text), rng), program.constants)
+            data = _damaged(json.loads(text), rng)
+            check_form(data, PROGRAM, "program")
+            damaged = Program.from_dict(data, program.constants)
             native = NativeProgram(damaged)
             for size in (5, 1, 0, 9):
                 with contextlib.suppress(FeedError, ExecutionError):

@@ -511,7 +511,12 @@ def _size_from_json(data: Any) -> Size:
     try:
         return parse(data)
     except ValueError as error:
-        raise ArtifactError("not an expression over sizes", found=shown(data), hint=DAMAGED) from error
+        raise ArtifactError(
+            "the description of a program is damaged",
+            expected="an expression over sizes",
+            found=shown(data),
+            hint=DAMAGED,
+        ) from error
 
 
 def _spec_to_dict(spec: BufferSpec) -> dict[str, Any]:
