@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import onnx
 import pytest
 
 import tinycomp
-from tinycomp.errors import FeedError, TinycompError
+from tinycomp.errors import FeedError
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21]>'
 MATMUL = HEAD + "g (float[b, c] x) => (float[b, 2] y) <float[3, 2] w = {1, 2, 3, 4, 5, 6}> { y = MatMul(x, w) }"
@@ -24,8 +22,6 @@ g (float[b, c] x, int64 trips) => (float[b, c] y) <float[3, 3] w = {1, 0, 0, 0, 
   }>
 }"""
 )
-FOUND = HEAD + "g (float[n] x, float[m] z, bool[n] keep) => (float[k] y) { t = Compress(x, keep)  y = Sub(t, z) }"
-STALE = FOUND.replace("{ t", "<float[2] t> { t")
 
 
 def module_of(text: str, target: str) -> tinycomp.Module:
@@ -63,19 +59,3 @@ def test_an_input_of_another_size_is_told_which_node_wants_it(saved):
 def test_a_loop_without_trips_wants_nothing():
     x = np.ones((1, 5), np.float32)
     np.testing.assert_array_equal(module_of(BODY, "c")(x, np.int64(0)), x)
-
-
-@pytest.mark.parametrize("target", ["c", "host"])
-@pytest.mark.parametrize("text", [FOUND, STALE], ids=["open", "declared"])
-def test_sizes_that_a_run_finds_need_not_fit_before_it_does(text, target):
-    module = module_of(text, target)
-    x = np.arange(4, dtype=np.float32)
-    for kept, size in (([0, 2, 3], 3), ([1], 3), ([0, 1], 2), ([3], 9), ([2, 3], 1), ([], 1)):
-        z = np.full(size, 2, np.float32)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            np.testing.assert_array_equal(module(x, z, np.isin(x, kept)), x[kept] - z)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with pytest.raises(TinycompError, match="do not broadcast"):
-            module(x, np.ones(3, np.float32), x < 2)

@@ -443,7 +443,7 @@ class Emitter:
         for index, value in enumerate(self.graph.outputs):
             view, size = self.view(value), nbytes(tensor(value.type))
             if any(map(self._is_found, (size, *(value.sizes or ())))):
-                if view.buffer.space != "arena":
+                if view.buffer.space != "arena" or isinstance(view.offset, Expression):  # who reads it knows a number
                     view, source = self.scratch(size), view
                     self._copy_bytes(view, source, size)
                 left[index] = view
