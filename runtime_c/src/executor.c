@@ -246,6 +246,7 @@ static int32_t plan_step(const tc_program *program, tc_context *context, int64_t
     }
     error->code = TC_OK;
     step->scratch_bytes = 0;
+    memset(&context->sized.reaches[step->first_pointer], 0, (size_t)step->operand_count * sizeof(tc_reach));
     context->has_unplanned = true;
   }
   context->sized.scratch_bytes = tc_max(context->sized.scratch_bytes, step->scratch_bytes);
