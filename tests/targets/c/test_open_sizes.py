@@ -56,7 +56,9 @@ def test_nodes_with_open_sizes_run_on_the_target(row: str) -> None:
 
 def test_what_is_normalised_is_compared_in_the_run() -> None:
     signature, text, _ = ROWS["LayerNormalization of an open axis"]
-    with pytest.raises(tinycomp.TinycompError, match=r"found shape \(2, 5, 4\)\. .*y \(LayerNormalization\): the scale"):
+    with pytest.raises(
+        tinycomp.TinycompError, match=r"found shape \(2, 5, 4\)\. .*y \(LayerNormalization\): the scale"
+    ):
         compiled(signature, text, "c")(np.zeros((2, 5, 4), np.float32))
 
 
