@@ -334,7 +334,7 @@ with tempfile.TemporaryDirectory() as folder:
     doing("67-no-plan", loading(in_manifest(lambda m: m.pop("plan"))), ArtifactError, "damaged"),
     doing("67-no-inputs", loading(in_manifest(lambda m: m.pop("inputs"))), ArtifactError, "damaged"),
     doing("67-slot", loading(set_in_step("reads", [999])), ArtifactError, "there is no such slot"),
-    doing("67-slot-negative", loading(set_in_step("writes", [-1])), ArtifactError, "there is no such slot"),
+    doing("67-slot-negative", loading(set_in_step("writes", [-1])), ArtifactError, "plan.steps[0].writes[0]"),
     doing("67-slots-huge", loading(in_manifest(lambda m: m["plan"].update(slots=1 << 60))), TinycompError, "slots"),
     doing("67-arena-small", loading(set_in_program("arena_bytes", -1)), TinycompError, "arena"),
     doing("67-arena-huge", loading(set_in_program("arena_bytes", 1 << 62)), (TinycompError, MemoryError), "arena"),
