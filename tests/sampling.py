@@ -1,20 +1,22 @@
 """Which tests a plain ``pytest`` runs: those that are short, and of long tables a part; ``--rows all`` runs all.
 
-A test function with many rows is run for :data:`MOST` of them, or as many as ``@pytest.mark.rows(number)`` says, or all
-after ``@pytest.mark.rows(None)``. The rows are chosen by their names alone, so that they are the same ones everywhere,
-and a new row changes few of them. ``@pytest.mark.long`` keeps a function out altogether. Files and tests that are named
-on the command line are run whole. ``--rows others`` runs what a plain run leaves out.
+A test function with many rows, or a class of ``unittest`` with many tests, is run for :data:`MOST` of them, or as many
+as ``@pytest.mark.rows(number)`` says, or all after ``@pytest.mark.rows(None)``. The rows are chosen by their names
+alone, so that they are the same ones everywhere, and a new row changes few of them. ``@pytest.mark.long`` keeps a
+function out altogether. Files and tests that are named on the command line are run whole. ``--rows others`` runs what a
+plain run leaves out.
 """
 
 from __future__ import annotations
 
+import unittest
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 import pytest
 
-MOST = 12
+MOST = 8
 """So many rows of a function are run, unless its mark says otherwise."""
 
 
@@ -38,11 +40,18 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
         return
     tables: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        tables[item.nodeid.partition("[")[0]].append(item)
+        tables[_table(item)].append(item)
     some = {item for table in tables.values() for item in _kept(table)}
     kept = [item for item in items if (item in some) == (config.option.rows == "some")]
     config.hook.pytest_deselected(items=[item for item in items if (item in some) != (config.option.rows == "some")])
     items[:] = kept
+
+
+def _table(item: pytest.Item) -> str:
+    """Return the name of what the tests are rows of."""
+    of = getattr(item, "cls", None)
+    is_class = isinstance(of, type) and issubclass(of, unittest.TestCase)
+    return item.nodeid.rpartition("::")[0] if is_class else item.nodeid.partition("[")[0]
 
 
 def _kept(table: list[pytest.Item]) -> Iterable[pytest.Item]:

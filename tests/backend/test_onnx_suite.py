@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import onnx
+import pytest
 
 from tests.backend.known_failures import EITHER, FAILS
 from tests.backend.suite import load_suite, names
+
+pytestmark = pytest.mark.rows(500)
 
 AT_LEAST = 2_010 if tuple(map(int, onnx.__version__.split(".")[:2])) >= (1, 23) else 1_700
 

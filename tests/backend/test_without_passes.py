@@ -18,6 +18,7 @@ def _suite() -> dict[str, type[unittest.TestCase]]:
     return load_reduced()
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("name", pass_names())
 def test_the_suite_passes_without(name: str) -> None:
     outcome = run_without(_suite(), name, SHARE)

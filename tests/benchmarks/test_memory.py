@@ -38,6 +38,7 @@ def test_the_peak_holds_the_weights_at_least_once(heavy: Path) -> None:
     assert peak.anonymous <= peak.resident <= peak.run
 
 
+@pytest.mark.long
 @linux
 def test_an_engine_that_fails_says_why(tmp_path: Path) -> None:
     (tmp_path / "bad.onnx").write_bytes(b"no model")
@@ -45,6 +46,7 @@ def test_an_engine_that_fails_says_why(tmp_path: Path) -> None:
         memory.peak_memory("tinycomp", tmp_path / "bad.onnx", {}, threads=1)
 
 
+@pytest.mark.long
 @linux
 def test_the_table_and_the_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model, figures = tmp_path / "relu.onnx", tmp_path / "figures.json"

@@ -17,7 +17,7 @@ from tinycomp.targets.c import TABLE
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-@pytest.mark.rows(60)
+@pytest.mark.rows(20)
 @pytest.mark.parametrize("name", jobs())
 def test_rows_are_right_or_refused_with_the_reason_or_known_holes(name: str) -> None:
     holes = known()
@@ -42,6 +42,7 @@ def test_what_a_row_says_is_held_against_it() -> None:
     assert meet(wrong, "host") == ("wrong", "float32[2, 3] instead of float32[1, 3]")
 
 
+@pytest.mark.rows(4)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_way_applies_to_a_plain_row_and_leaves_its_model_as_it_is(way: str) -> None:
     given = of_case(next(row for row in rows() if row.op == "DeformConv" and not row.constants))

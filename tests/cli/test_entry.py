@@ -140,6 +140,7 @@ def test_as_a_process() -> None:
     assert json.loads(run.stdout)["outputs"]["probabilities"]["shape"] == [1, 10]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rest", ["opt digits | true", "opt --list | true", "report digits --json | true"])
 def test_a_reader_that_leaves_is_no_error(rest: str) -> None:
     """``tinycomp … | head -1`` ends quietly, text, tables and JSON alike."""
@@ -153,6 +154,7 @@ def test_a_reader_that_leaves_is_no_error(rest: str) -> None:
     assert "Traceback" not in run.stderr
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("rest", ["opt digits", "opt --list", "opt --list --json", "run nope.onnx --json", "--help"])
 def test_a_disk_that_is_full_behind_stdout(rest: str) -> None:

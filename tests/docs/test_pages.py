@@ -134,6 +134,7 @@ def test_the_page_about_language_models(trained: Path, monkeypatch: pytest.Monke
     assert names["after"] == pytest.approx(names["before"], rel=0.2)
 
 
+@pytest.mark.long
 def test_the_tutorial_about_a_language_model(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = Page("tutorials/language-model.md")
     names = page.follow(monkeypatch, trained, done=[EXAMPLE])
@@ -151,6 +152,7 @@ def test_the_tutorial_about_a_backend(tmp_path: Path, monkeypatch: pytest.Monkey
     Page("tutorials/backend.md").follow(monkeypatch, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(None in (shutil.which("cc"), shutil.which("make")), reason="cc or make is not installed")
 def test_the_tutorial_about_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CFLAGS", "-O0")

@@ -58,6 +58,7 @@ def assert_steps(found: np.ndarray, wanted: np.ndarray) -> None:
     assert (steps > 0).mean() <= 0.01
 
 
+@pytest.mark.rows(4)
 @pytest.mark.parametrize("path", light_models(), ids=lambda p: p.stem)
 def test_light_models(path):
     module = tinycomp.compile(path, threads=2)

@@ -150,6 +150,7 @@ def test_truncated_files(name, request):
             tinycomp.load(data[:length])
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("name", CASES)
 def test_flipped_bits(name, request):
     """A flip is found by a checksum, or lies where it changes nothing."""
@@ -253,6 +254,7 @@ def mutations(value, rng):
         yield copy
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("name", CASES)
 def test_a_manifest_that_lies(name, request):
     """Whoever can write the checksums can write anything: it still ends in an error of ours or in a result."""

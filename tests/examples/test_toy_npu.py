@@ -53,6 +53,7 @@ def test_the_package_is_not_here_otherwise() -> None:
     assert "toy_npu" not in listed
 
 
+@pytest.mark.long
 def test_the_command_line_lists_it(python: Path, tmp_path: Path) -> None:
     targets = json.loads(call(python, "-m", "tinycomp", "targets", "--json", cwd=tmp_path))["targets"]
     (toy,) = [t for t in targets if t["name"] == "toy_npu"]

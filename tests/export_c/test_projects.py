@@ -91,6 +91,7 @@ def compiled(folder: Path, compiler: str, *options: str) -> subprocess.Completed
     return subprocess.run([*command, "-o", "test", "-lm"], cwd=folder, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 @pytest.mark.parametrize("options", [("-O0",), ("-O2", "-m32", "-msse2", "-mfpmath=sse")], ids=" ".join)
 def test_compilers_and_widths(compiler: str, options: tuple[str, ...], tmp_path: Path) -> None:
@@ -313,6 +314,7 @@ LOOP = """m (int64 n, bool go, float[4] x) => (float[4] y, float[3, 4] rows) {
 }"""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("condition", [True, False])
 def test_branches(condition: bool) -> None:
     feeds = [np.array([condition]), np.linspace(-1, 1, 4, dtype=np.float32)]
@@ -343,6 +345,7 @@ def test_loops(tmp_path: Path) -> None:
     np.testing.assert_allclose(np.array(done.stdout.split(), np.float32), expected, rtol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("weights", ["binary", "pointer"])
 def test_weights_outside_of_the_source(weights: str, tmp_path: Path) -> None:
     if shutil.which("cc") is None or shutil.which("make") is None:

@@ -278,6 +278,7 @@ def test_other_operators_of_tinycomp_have_no_counterpart() -> None:
         export_model(graph)
 
 
+@pytest.mark.rows(4)
 @pytest.mark.parametrize("path", [*shipped_models(), *light_models()], ids=lambda p: p.stem)
 def test_models_give_the_same_outputs_after_a_round_trip(path: Path) -> None:
     model = onnx.load(path)

@@ -74,6 +74,7 @@ def test_every_truncation_is_refused() -> None:
         assert nodes == whole, length
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::tinycomp.errors.TinycompWarning")
 def test_flipped_bytes_are_refused_or_make_another_valid_model() -> None:
     data = digits_model().read_bytes()
@@ -90,6 +91,7 @@ def test_flipped_bytes_are_refused_or_make_another_valid_model() -> None:
     assert refused > 10
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::tinycomp.errors.TinycompWarning")
 @pytest.mark.parametrize("text", [RELU, BRANCHES, LOOP, FUNCTIONS], ids=["relu", "branches", "loop", "functions"])
 def test_flipped_bytes_in_the_frame(text: str) -> None:

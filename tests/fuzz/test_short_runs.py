@@ -50,7 +50,7 @@ def without_node_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(NODES, "0")
 
 
-@pytest.mark.rows(4)
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("name", COUNTS)
 def test_short_run(name: str, tmp_path: Path) -> None:
     outcome = Session(registry.find(name), tmp_path).run(0, COUNTS[name])

@@ -18,6 +18,7 @@ from tinycomp.ir.verify import verify
 _RESULT_TYPE = re.compile(r"^( *%\S+): \w+\[[^]]*\] = (?!const)", re.MULTILINE)
 
 
+@pytest.mark.rows(4)
 @pytest.mark.parametrize("path", all_models(), ids=lambda path: path.stem)
 def test_a_model_survives_a_round_trip(path: Path) -> None:
     graph = import_model(path)

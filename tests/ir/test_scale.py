@@ -44,6 +44,7 @@ def long_chain() -> Iterator[Graph]:
     sys.setrecursionlimit(limit)
 
 
+@pytest.mark.long
 def test_a_long_chain_is_ordered_and_verified(long_chain: Graph) -> None:
     nodes = timed(lambda: long_chain.nodes)
     assert [nodes[0].label, nodes[-1].label] == ["v0", f"v{DEPTH - 1}"]

@@ -40,6 +40,7 @@ def convolution(x: np.ndarray, w: np.ndarray, whole: Convolution, pads: list[int
     return convolve(x, w, window, group)
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(convolutions(), st.floats(0, 1), st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_tile_by_tile_equals_the_whole(whole: Convolution, share: float, multiple: int, seed: int) -> None:
@@ -72,6 +73,7 @@ def test_tile_by_tile_equals_the_whole(whole: Convolution, share: float, multipl
     assert written.min() == written.max()
 
 
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(st.tuples(*[st.integers(1, 40)] * 3), st.integers(20, 4000), st.integers(1, 8))
 def test_products_tile_by_tile_equal_the_whole(sizes: tuple[int, int, int], budget: int, multiple: int) -> None:

@@ -262,6 +262,7 @@ def operands(name, spread):
     return [x, w, offset, sample("float32", w_shape[:1], 3), sample("float32", (x_shape[0], taps, *output), 4, 0, 1)]
 
 
+@pytest.mark.rows(4)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("count", [3, 4, 5])
 def test_deform_conv(name, count):

@@ -15,7 +15,7 @@ from tinycomp.ir.proto import type_from_proto
 from tinycomp.ops import OPS
 from tinycomp.ops.reference import bind_reference
 
-pytestmark = pytest.mark.rows(None)
+pytestmark = pytest.mark.rows(300)
 
 # What ``onnx.reference`` imports for an operator, where that is not a dependency of its own.
 REFERENCE_NEEDS = {"ImageDecoder": "PIL"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 import numpy as np
+import pytest
 
 from tests.calls import calls_of
 from tests.passes.test_optimisation import PASSES
@@ -30,6 +31,7 @@ def calls(graph: Graph) -> dict[str, int]:
     return {step.name: calls_of(functools.partial(step.run, graph)) for step in PASSES}
 
 
+@pytest.mark.long
 def test_eight_times_the_graph_takes_little_more_than_eight_times_the_calls():
     calls(redundant(50))
     small, large = redundant(100), redundant(800)

@@ -30,6 +30,7 @@ VARIANTS = {
 }
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_digits_are_read_as_well_by_every_runtime(name):
     model = tinycomp.quantize(digits_model(), CALIBRATION, **VARIANTS[name])

@@ -92,6 +92,7 @@ def correlated(rows: int, depth: int, seed: int) -> np.ndarray:
     return (mixed + 0.1 * rng.standard_normal((rows, depth))).astype(np.float32)
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize(("depth", "block"), [(64, 16), (192, 32), (300, 128), (300, 256)])
 def test_gptq_loses_less_on_data_that_move_together(depth, block, symmetric):

@@ -75,6 +75,7 @@ def changed(manifest, path, new):
     return manifest
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_every_part_works_as_before_or_is_named(name, tmp_path):
     feeds, file = {"x": np.full((2, 3), 2, np.float32)}, tmp_path / "edited.tcm"

@@ -25,6 +25,7 @@ def test_the_command_line_lists_the_target(python: Path, tmp_path: Path) -> None
     assert found["composites"] == ["conv", "gemm", "matmul", "eltwise"]
 
 
+@pytest.mark.long
 @needs_dnnl
 def test_the_command_line_compiles_for_it(python: Path, tmp_path: Path) -> None:
     report = json.loads(call(python, "-m", "tinycomp", "report", "digits", "-t", "dnnl", "--json", cwd=tmp_path))

@@ -41,6 +41,7 @@ def test_a_classifier_is_one_region(name: str) -> None:
     assert_like_onnxruntime(module, path, corpus.feeds(name))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "regions"), [("light_resnet50", 1), ("light_squeezenet", 1)])
 def test_the_light_models_of_onnx(name: str, regions: int) -> None:
     module = tinycomp.compile(LIGHT[name], "dnnl")

@@ -114,6 +114,7 @@ def test_partly_known_shapes_compute_the_same(size):
     assert_same_results(before, graph, random_feeds(before, sizes={"N": size}), tolerance=0)
 
 
+@pytest.mark.long
 def test_folding_is_linear_in_the_graph():
     """A chain of folds over a long graph, and a long chain of shapes, end in one sweep without recursion."""
     graph = Graph(opsets={"": 17})

@@ -149,6 +149,7 @@ def test_odd_graphs_survive(graph: Graph, chosen: list[Any]) -> None:
     assert sorted(kept) == sorted(now), "claimed nodes are left alone"
 
 
+@pytest.mark.long
 @RELAXED
 @given(graphs(max_nodes=16), chosen_patterns)
 def test_two_runs_agree(graph: Graph, chosen: list[Any]) -> None:

@@ -100,6 +100,7 @@ def test_partition_then_inline_gives_the_graph_back():
         assert difference(before, graph, sources=True) is None
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(graphs(max_nodes=14), st.sets(st.sampled_from(["Relu", "Neg", "Tanh", "Add", "Mul", "Sub", "Sum", "Split"])))
 def test_any_graph_survives_partition_and_inline(graph, ops):

@@ -54,6 +54,7 @@ def test_the_minimum_is_found_on_every_small_graph():
         assert len(groups) == oracle(problem), problem
 
 
+@pytest.mark.long
 def test_the_minimum_is_found_where_greedy_groupings_miss_it():
     missed = 0
     for problem in hard_problems(70):
@@ -65,6 +66,7 @@ def test_the_minimum_is_found_where_greedy_groupings_miss_it():
     assert missed, "these graphs test nothing that a greedy grouping could not do"
 
 
+@pytest.mark.long
 def test_bounds_and_greedy_groupings_enclose_the_minimum():
     for problem in problems(1500, 8, seed=50_000):
         best = oracle(problem)
@@ -75,6 +77,7 @@ def test_bounds_and_greedy_groupings_enclose_the_minimum():
             assert len(groups) >= best
 
 
+@pytest.mark.long
 def test_safe_joins_lose_nothing():
     joined_some = 0
     for problem in problems(1500, 8, seed=90_000):
@@ -88,6 +91,7 @@ def test_safe_joins_lose_nothing():
     assert joined_some > 500
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [60, 400, 600])
 def test_larger_graphs_stay_valid_and_no_worse_than_greedy(size):
     for seed in range(3):

@@ -80,6 +80,7 @@ def test_safe_joins_make_graphs_as_small_as_they_did():
     assert sum(len(contract(p, safe_joins(p))) for p in problems) <= 5033
 
 
+@pytest.mark.long
 def test_forty_vertices_cost_few_branchings():
     spent = found = proven = 0
     for seed in range(30):

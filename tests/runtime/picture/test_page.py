@@ -350,6 +350,7 @@ def test_a_model_without_nodes_has_a_page(window: Browser, tmp_path: Path) -> No
         assert window.complaints() == []
 
 
+@pytest.mark.long
 def test_inversions_are_counted(window: Browser, report: Report, tmp_path: Path) -> None:
     report.save_html(tmp_path / "report.html")
     window.open(tmp_path / "report.html")
