@@ -19,7 +19,12 @@ from tinycomp.errors import QuantizationError
 from tinycomp.generation import Decoder, perplexity
 from tinycomp.quantization.weight_only import BLOCKS, packed, quantize_blocks
 
-RNG = np.random.default_rng(5)
+RNG = np.random.default_rng()
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_for_every_test() -> None:
+    RNG.bit_generator.state = np.random.default_rng(8).bit_generator.state
 
 
 def weights(depth: int, columns: int, seed: int, dtype: Any = np.float32) -> np.ndarray:
