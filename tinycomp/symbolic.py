@@ -1097,8 +1097,8 @@ def _substituted(atom: _Atom, sizes: Mapping[str, Size], known: Mapping[_Atom, S
 
 
 Span = tuple[Size | None, Size | None]
-UNLIMITED: Span = (None, None)
 """The least and the greatest value of a size, as sizes themselves; None where there is none."""
+UNLIMITED: Span = (None, None)
 
 
 def span(value: Size, free: Mapping[str, Span]) -> Span:

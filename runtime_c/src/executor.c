@@ -249,18 +249,19 @@ static int32_t plan_step(const tc_program *program, tc_context *context, int64_t
     memset(&context->sized.reaches[step->first_pointer], 0, (size_t)step->operand_count * sizeof(tc_reach));
     context->has_unplanned = true;
   }
-  context->sized.scratch_bytes = tc_max(context->sized.scratch_bytes, step->scratch_bytes);
   return TC_OK;
 }
 
-/* Plans the steps again whose sizes change; the first time, all of them. */
-static int32_t resize_steps(const tc_program *program, tc_context *context, bool all, tc_error *error) {
+/* Plans the steps from one on again whose sizes change, or all of them; all if some of them have no plan yet. */
+static int32_t plan_steps(const tc_program *program, tc_context *context, int64_t first, int32_t stage, bool all,
+                          tc_error *error) {
   tc_instance *sized = &context->sized;
-  sized->scratch_bytes = 0;
+  all = all || context->has_unplanned;
   context->has_unplanned = false;
-  for (int64_t s = 0; s < program->step_count; s++) {
+  for (int64_t s = first; s < program->step_count; s++) {
     const tc_step *step = &sized->steps[s];
-    if (step->depends && (all || changes(program, context, step)) && plan_step(program, context, s, 0, error)) {
+    if (step->depends && (all || changes(program, context, step)) && plan_step(program, context, s, stage, error)) {
+      context->has_unplanned = true;
       return error->code;
     }
     sized->scratch_bytes = tc_max(sized->scratch_bytes, step->scratch_bytes);
@@ -347,7 +348,8 @@ static int32_t resize(const tc_program *program, tc_context *context, bool may_g
   exchange_values(context);
   context->is_sized = context->is_set_up = context->is_steady = false;
   tc_fill_tables(program, sized);
-  if (tc_place_arena(program, sized, error) || resize_steps(program, context, all, error)) {
+  sized->scratch_bytes = 0;
+  if (tc_place_arena(program, sized, error) || plan_steps(program, context, 0, 0, all, error)) {
     return error->code;
   }
   if (tc_find_holes(program, sized, error)) {
@@ -526,14 +528,9 @@ static void run_step(tc_task *task, tc_pool *pool) {
 static int32_t refinish_from(const tc_program *program, tc_context *context, int64_t first, int32_t stage,
                              tc_error *error) {
   tc_instance *sized = &context->sized;
-  const bool all = context->has_unplanned;
-  context->has_unplanned = false;
   tc_fill_tables(program, sized);
-  for (int64_t s = first; s < program->step_count; s++) {
-    const tc_step *step = &sized->steps[s];
-    if (step->depends && (all || changes(program, context, step)) && plan_step(program, context, s, stage, error)) {
-      return error->code;
-    }
+  if (plan_steps(program, context, first, stage, false, error)) {
+    return error->code;
   }
   const int64_t stride = scratch_stride(sized);
   if (grow(context, 0, stride * context->threads, error)) {

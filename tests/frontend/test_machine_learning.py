@@ -109,6 +109,15 @@ def rows(model: onnx.ModelProto, count: int) -> np.ndarray:
     return x
 
 
+def compare(module: tinycomp.Module, session: onnxruntime.InferenceSession, x: np.ndarray) -> None:
+    for actual, expected in zip(module.run({"x": x}).values(), session.run(None, {"x": x}), strict=True):
+        assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
+        if expected.dtype == F32:
+            np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+        else:
+            assert actual.tolist() == expected.tolist()
+
+
 @pytest.mark.parametrize("name", [*CASES, *HOST])
 @pytest.mark.parametrize("target", ["host", "c"])
 def test_against_onnxruntime(name: str, target: str) -> None:
@@ -118,12 +127,7 @@ def test_against_onnxruntime(name: str, target: str) -> None:
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     for count in (1, 50, 0):
         x = rows(model, count)
-        for actual, expected in zip(module.run({"x": x}).values(), session.run(None, {"x": x}), strict=True):
-            assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
-            if expected.dtype == F32:
-                np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
-            else:
-                assert actual.tolist() == expected.tolist()
+        compare(module, session, x)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -142,12 +146,7 @@ def test_unknown_ranks_and_vectors(name: str) -> None:
         assert {step.tier for step in module._parts.plan.steps} == {"numpy"}
         session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
         for feed in feeds:
-            for actual, expected in zip(module.run({"x": feed}).values(), session.run(None, {"x": feed}), strict=True):
-                assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
-                if expected.dtype == F32:
-                    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
-                else:
-                    assert actual.tolist() == expected.tolist()
+            compare(module, session, feed)
 
 
 def test_what_a_definition_demands_of_an_input_is_its_size() -> None:

@@ -49,16 +49,18 @@ def settle_sizes(graph: Graph, certain: Graph) -> None:
         certain: The same graph, with nothing in it that a run may refute.
     """
     implied, reasons = _solved(_needed(certain))
-    types = [with_sizes(value.type, implied) for value in graph.inputs]
-    for value, type_ in zip(graph.inputs, types, strict=True):
+    types = [_with_sizes(value.type, implied) for value in graph.inputs]
+    settled = {}
+    for value in graph.inputs:
         names = {name for size in _sizes_in(value) for name in size.symbols if name in implied}
-        if names and type_ != value.type:
-            graph.settled[value.name] = "; ".join(reasons[name] for name in sorted(names))
-    if graph.settled:
+        if names:
+            settled[value.name] = "; ".join(reasons[name] for name in sorted(names))
+    if settled:
+        graph.settled |= settled
         retype(graph, types)
 
 
-def with_sizes(type_: Type, sizes: Mapping[str, Size]) -> Type:
+def _with_sizes(type_: Type, sizes: Mapping[str, Size]) -> Type:
     """Return a type with sizes for some symbols, and without known elements; one that is no tensor stays."""
     if not isinstance(type_, TensorType) or type_.shape is None:
         return type_

@@ -300,7 +300,7 @@ def _unrepeated(emit: Emitter, value: Value | StridedInput, shape: Sequence[Size
     """Return a broadcast that nobody has written out as the elements that it repeats, other operands as they are."""
     if isinstance(value, StridedInput) or value.const is not None or not emit.repeats(value):
         return value
-    where = emit.strided(value, adjacent=False, repeated=True)
+    where = emit.where(value)
     return StridedInput(where.view, value.dtype, tuple(broadcast_steps(sized_type(value)[1], where.strides, shape)))
 
 

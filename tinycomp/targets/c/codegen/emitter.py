@@ -278,6 +278,10 @@ class Emitter:
                 return source
         return Strided(self.view(value), strides(tensor(value.type)))
 
+    def where(self, value: Value) -> Strided:
+        """Return where the elements of a value are, in any order, one of which may stand for many."""
+        return self.strided(value, adjacent=False, repeated=True)
+
     def repeats(self, value: Value) -> bool:
         """Tell whether a value has not been written out, and one of its elements stands for many."""
         return value in self._postponed and self._postponed[value][0].repeated

@@ -10,7 +10,7 @@ from tinycomp import symbolic
 from tinycomp.errors import TargetError
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.types import Dim, TensorType, tensor, without_contents
-from tinycomp.ops.agreement import conditions, implied_sizes, with_sizes
+from tinycomp.ops.agreement import conditions, settle_sizes
 from tinycomp.ops.body_types import retype
 from tinycomp.ops.elements import element_sources, read_elements, with_elements
 from tinycomp.ops.rows import name_rows
@@ -252,9 +252,8 @@ def _name_inputs(graph: Graph, prefix: str) -> bool:
     if not are_named or not _is_sized(graph, named):
         retype(graph, types)
     # What a body takes has the sizes that it has around it: those that the body wants are its conditions.
-    if not prefix and (implied := implied_sizes(graph)):
-        retype(graph, [with_sizes(type_, implied) for type_ in types])
     if not prefix:
+        settle_sizes(graph, graph)
         _name_elements(graph)
     return True
 

@@ -49,7 +49,7 @@ def gather(emit: Emitter, node: Node) -> None:
 
 def _gather_repeated(emit: Emitter, node: Node, data: Value, indices: Value) -> None:
     """Gather from a broadcast that nobody has written out, once where slices repeat an element."""
-    where, shape, found = emit.strided(data, False, repeated=True), sized_type(data)[1], sized_type(indices)[1]
+    where, shape, found = emit.where(data), sized_type(data)[1], sized_type(indices)[1]
     axis, size = int(node.attrs.get("axis", 0)) % len(shape), element_size(indices)
     once = [1 if step == 0 else n for n, step in zip(shape, where.strides, strict=True)]
     picked = (*once[:axis], *found, *once[axis + 1 :])

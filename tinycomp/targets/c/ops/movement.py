@@ -74,7 +74,7 @@ def movable(node: Node) -> Verdict:
 @FAMILY.lower("Relayout", check=movable, layout=LayoutRule.ROW_MAJOR, domain=TINYCOMP)
 def relayout(emit: Emitter, node: Node) -> None:
     """Leave the elements where they are until somebody needs them in the new order: two changes in a row may cancel."""
-    leave(emit, node, node.output, emit.strided(node.operand(0), False, repeated=True))
+    leave(emit, node, node.output, emit.where(node.operand(0)))
 
 
 def _has_sizes(node: Node) -> Verdict:
@@ -156,7 +156,7 @@ def constant_of_shape(emit: Emitter, node: Node) -> None:
 def reshape(emit: Emitter, node: Node) -> None:
     """Read the same elements by other strides: a row-major reshape moves nothing."""
     source = node.operand(0)
-    where = emit.strided(source, False, repeated=True)
+    where = emit.where(source)
     steps = reshaped(sized_type(source)[1], where.strides, sized_type(node.output)[1])
     if steps is None:
         emit.alias(node.output, emit.view(source))
@@ -178,7 +178,7 @@ def _whole_bytes(node: Node) -> Verdict:
 @FAMILY.lower("BitCast", check=all_of(movable, known_rank, _whole_bytes), layout=LayoutRule.ROW_MAJOR)
 def bit_cast(emit: Emitter, node: Node) -> None:
     """Read the same bytes as another type."""
-    leave(emit, node, node.output, emit.strided(node.operand(0), False, repeated=True))
+    leave(emit, node, node.output, emit.where(node.operand(0)))
 
 
 def reshaped(shape: Sequence[Size], steps: Sequence[Size], wanted: Sequence[Size]) -> tuple[Size, ...] | None:
@@ -219,7 +219,7 @@ def transpose(emit: Emitter, node: Node) -> None:
     if emit.is_placed(node.output):
         return  # the producer has written the transposed result
     source = node.operand(0)
-    where = emit.strided(source, False, repeated=True)
+    where = emit.where(source)
     perm = node.attrs.get("perm", [*reversed(range(len(where.strides)))])
     leave(emit, node, node.output, Strided(where.view, tuple(where.strides[p] for p in perm), where.repeated))
 
@@ -234,7 +234,7 @@ def concat(emit: Emitter, node: Node) -> None:
     for value in node.inputs:
         assert value is not None
         _, part = sized_type(value)
-        place, where = emit.view(node.output).at(start * to[axis] * size), emit.strided(value, False, repeated=True)
+        place, where = emit.view(node.output).at(start * to[axis] * size), emit.where(value)
         if not (where.view.is_at(place) and same_steps(part, where.strides, to)):
             emit_copy(emit, node, place, where.view, part, to, where.strides, size)
         start = start + part[axis]
@@ -244,7 +244,7 @@ def concat(emit: Emitter, node: Node) -> None:
 def split(emit: Emitter, node: Node) -> None:
     """Make every result a slice of the operand."""
     source = node.operand(0)
-    where, (_, shape) = emit.strided(source, False, repeated=True), sized_type(source)
+    where, (_, shape) = emit.where(source), sized_type(source)
     axis = int(node.attrs.get("axis", 0)) % len(shape)
     step = where.strides[axis] * element_size(source)
     start: Size = 0
@@ -268,7 +268,7 @@ def slice_(emit: Emitter, node: Node) -> None:
         # The kernel wants the lowest element; with a negative step that is the one read last.
         lowest.append(slice_bound(start, by, size) + minimum(0, by) * (length - 1))
         step.append(by)
-    where, bytes_each = emit.strided(source, False, repeated=True), element_size(source)
+    where, bytes_each = emit.where(source), element_size(source)
     runs_forwards = all(is_positive(by) for by in step)
     offset = _offset(lowest, where.strides)
     offset = if_zero(product(part), 0, offset) if not runs_forwards or 0 in part else offset
@@ -289,14 +289,9 @@ def _offset(places: Sequence[Size], steps: Sequence[Size]) -> Size:
 
 @FAMILY.lower("Expand", check=all_of(movable, known_rank, settled(1)), layout=LayoutRule.ROW_MAJOR)
 def expand(emit: Emitter, node: Node) -> None:
-    """Read with stride 0 along repeated dimensions."""
-    _repeat(emit, node)
-
-
-def _repeat(emit: Emitter, node: Node) -> None:
-    """Leave a broadcast where its elements are, one of which stands for many."""
+    """Leave the elements where they are, and read them with stride 0 along repeated dimensions."""
     source = node.operand(0)
-    where, wanted = emit.strided(source, False, repeated=True), sized_type(node.output)[1]
+    where, wanted = emit.where(source), sized_type(node.output)[1]
     steps = broadcast_steps(sized_type(source)[1], where.strides, wanted)
     leave(emit, node, node.output, Strided(where.view, tuple(steps), repeated=True))
 
@@ -390,7 +385,7 @@ def tile(emit: Emitter, node: Node) -> None:
     steps = strides(tensor(node.output.type))
     repeats = [_known(times) for times in node.operand(1).contents or ()]
     if all(1 in pair for pair in zip(shape, repeats, strict=True)):
-        _repeat(emit, node)
+        expand(emit, node)
         return
     emit_copy(
         emit, node, emit.view(node.output), emit.view(source), [*repeats, *shape],

@@ -101,7 +101,7 @@ def _broadcast(emit: Emitter, value: Value, result: Value) -> Strided:
         order = memory_order(tensor(result.type).layout, rank) if len(shape) == rank else range(len(shape))
         where = Strided(emit.constant(value.const.transpose(list(order))), _strides_in(shape, list(order)))
     else:
-        where = emit.strided(value, adjacent=False, repeated=True)
+        where = emit.where(value)
     return Strided(where.view, tuple(broadcast_steps(shape, where.strides, sized_type(result)[1])))
 
 
