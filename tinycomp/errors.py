@@ -170,6 +170,10 @@ class ExecutionError(TinycompError, RuntimeError):
     """A step of a compiled module failed on values that only run time could show."""
 
 
+class TimeLimitError(ExecutionError):
+    """A run has ended before it was done, for its time is up or it was cancelled."""
+
+
 class DeclaredShapeError(ExecutionError):
     """A value has another shape than the model declares, which nothing else told and other nodes relied on."""
 

@@ -23,6 +23,7 @@ import numpy as np
 import tinycomp
 from tests.bad_input.case import Case, doing
 from tests.bad_input.models import relu, text
+from tests.fuzz.artifact import _packed
 from tests.runtime.csource.c_sources import X, doubling, times
 from tests.threads import in_threads
 from tinycomp.cli import main
@@ -89,21 +90,13 @@ def use(module: Any) -> None:
 
 
 def rewritten(change: Callable[[dict[str, bytes]], Mapping[str, bytes]]) -> Callable[[bytes], bytes]:
-    """Change the members of the archive, with its list of members made right again."""
+    """Change the members of the archive, with its checksums made right again."""
 
     def rewrite(data: bytes) -> bytes:
         with zipfile.ZipFile(io.BytesIO(data)) as file:
             members = {name: file.read(name) for name in file.namelist()}
         members = dict(change(members))
-        manifest = json.loads(members["manifest.json"])
-        if isinstance(manifest, dict) and "members" in manifest:
-            names = sorted(members.keys() - {"manifest.json"})
-            members["manifest.json"] = json.dumps(manifest | {"members": names}).encode()
-        buffer = io.BytesIO()
-        with zipfile.ZipFile(buffer, "w") as file:
-            for name, content in members.items():
-                file.writestr(name, content)
-        return buffer.getvalue()
+        return _packed(json.loads(members.pop("manifest.json")), members)
 
     return rewrite
 

@@ -28,7 +28,7 @@ from tinycomp.memory.budget import limited
 
 BASES = 200
 """How many random models are saved to start from."""
-_MANIFEST, _ARRAYS = "manifest.json", "arrays.safetensors"
+_MANIFEST, _ARRAYS, _CHECKSUMS = "manifest.json", "arrays.safetensors", "checksums.json"
 
 
 @functools.lru_cache(BASES)
@@ -94,13 +94,15 @@ def _other_arrays(rng: random.Random, data: bytes) -> bytes:
     return safetensors.numpy.save(arrays)
 
 
-def _packed(manifest: object, members: dict[str, bytes]) -> bytes:
-    """Return the file, with a list of members and checksums that are right."""
-    if isinstance(manifest, dict):
-        manifest = {**manifest, "members": sorted(members)}
+def _packed(manifest: object, members: dict[str, bytes], hidden: bool = True) -> bytes:
+    """Return the file, with checksums that are right, or those from before."""
+    members = {_MANIFEST: json.dumps(manifest).encode(), **members}
+    if hidden:
+        checksums = {name: zlib.crc32(data) for name, data in members.items() if name != _CHECKSUMS}
+        members[_CHECKSUMS] = json.dumps(checksums).encode()
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as file:
-        for name, data in {_MANIFEST: json.dumps(manifest).encode(), **members}.items():
+        for name, data in members.items():
             file.writestr(zipfile.ZipInfo(name), data)
     return buffer.getvalue()
 

@@ -212,7 +212,7 @@ def _target() -> tinycomp.Target:
 
 
 def fields(manifest: Any) -> list[tuple[Any, ...]]:
-    """Return the paths to all values of a description but its report and its checksums, containers included."""
+    """Return the paths to all values of a description but its report, containers included."""
     found: list[tuple[Any, ...]] = []
     waiting: list[tuple[tuple[Any, ...], Any]] = [((), {k: v for k, v in manifest.items() if k not in _LEFT})]
     for path, value in waiting:
@@ -224,7 +224,7 @@ def fields(manifest: Any) -> list[tuple[Any, ...]]:
     return found
 
 
-_LEFT = ("members", "report")
+_LEFT = ("report",)
 
 
 def _at(manifest: Any, path: tuple[Any, ...]) -> Any:

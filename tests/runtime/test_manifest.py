@@ -1,4 +1,4 @@
-"""A saved module with one part of its description changed: it works as before, or one error names file and part."""
+"""A saved module with one part changed: an error names the member, or the part if the checksums are made right."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from onnx import parser
 
 import tinycomp
+from tests.fuzz.artifact import _MANIFEST as MANIFEST
 from tests.fuzz.artifact import _packed, _unpacked
 from tinycomp.errors import ArtifactError, TinycompError
 from tinycomp.memory.budget import limited
@@ -78,12 +79,18 @@ def changed(manifest, path, new):
 @pytest.mark.rows(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_every_part_works_as_before_or_is_named(name, tmp_path):
+    """What a program computes is its own affair where whoever edits it has made the checksums right."""
     feeds, file = {"x": np.full((2, 3), 2, np.float32)}, tmp_path / "edited.tcm"
     module = tinycomp.compile(parser.parse_model(HEAD + MODELS[name]), threads=1)
     expected = module.run(feeds)["y"]
     manifest, members = _unpacked(module.to_bytes())
     for (path, old), change in zip(parts(manifest), itertools.cycle(CHANGES), strict=False):
-        file.write_bytes(_packed(changed(manifest, path, CHANGES[change](old)), members))
+        edited = changed(manifest, path, CHANGES[change](old))
+        if edited != manifest:
+            file.write_bytes(_packed(edited, members, hidden=False))
+            with pytest.raises(ArtifactError, match=f"^{file}: (members are .* edited; .*; found {MANIFEST}|.*format)"):
+                tinycomp.load(file)
+        file.write_bytes(_packed(edited, members))
         try:
             with limited(1 << 28, 10):
                 found = tinycomp.load(file).run(feeds)["y"]
@@ -92,7 +99,9 @@ def test_every_part_works_as_before_or_is_named(name, tmp_path):
             if not named:
                 raise AssertionError((path, change, str(error))) from error
         else:
-            np.testing.assert_array_equal(found, expected, f"{path}, {change}")
+            assert found.dtype == expected.dtype
+            if "program" not in path:
+                np.testing.assert_array_equal(found, expected, f"{path}, {change}")
 
 
 FIELDS = {

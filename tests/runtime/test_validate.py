@@ -320,8 +320,8 @@ def with_arrays(data: bytes, edit) -> bytes:
     return _packed(manifest, {**members, "arrays.safetensors": struct.pack("<Q", len(text)) + text + raw[8 + length :]})
 
 
-def naming(members):
-    return lambda data: stored({**_unpacked(data)[0], "members": members}, _unpacked(data)[1])
+def naming(sums):
+    return lambda data: stored(_unpacked(data)[0], _unpacked(data)[1] | {"checksums.json": json.dumps(sums).encode()})
 
 
 CONTAINERS = {
@@ -332,9 +332,8 @@ CONTAINERS = {
         lambda d: entry(d[:-2] + struct.pack("<H", 4) + b"PK\x03\x04", 42, len(d)),
         'the member "manifest.json" has no header'),
     "a byte": (lambda d: d[:60] + bytes([d[60] ^ 1]) + d[61:], 'the checksum of the member "manifest.json" is wrong'),
-    "no names": (naming(None), "members are missing or unknown"),
-    "fewer names": (naming(["graph.tir"]), "members are missing or unknown"),
-    "other names": (naming(["arrays.safetensors", "graph.tir", "other.bin"]), "members are missing or unknown"),
+    "no names": (naming(None), "saved module, checksums.json: the description is damaged; expected an object"),
+    "fewer names": (naming({"graph.tir": 0}), "edited; expected those that checksums.json names; found arrays.safe"),
     "format": (lambda d: edited(d, lambda m: m.update(format=99)), "the file has another format version"),
     "no array": (
         lambda d: edited(d, lambda m: program(m)["constants"].__setitem__(0, "none")), 'the array "none" is missing'),

@@ -71,7 +71,7 @@ class Signature:
         """Check names and kinds of a node's attributes.
 
         Raises:
-            ModelError: If one is unknown, doubled, of the wrong kind, or missing.
+            ModelError: If one is unknown, doubled, of the wrong kind, no text where it is one, or missing.
         """
         given: set[str] = set()
         for attribute in attributes:
@@ -94,6 +94,11 @@ class Signature:
                     expected=_KIND_NAMES[wanted],
                     found=_KIND_NAMES.get(kind, str(kind)),
                 )
+            for text in (attribute.s, *attribute.strings):
+                try:
+                    text.decode()
+                except UnicodeDecodeError as error:
+                    raise ModelError(f'attribute "{name}" is not UTF-8', where=where, found=repr(text)) from error
         for name in sorted(self.required - given):
             raise ModelError(f'attribute "{name}" is missing', where=where, expected=_KIND_NAMES[self.attributes[name]])
 

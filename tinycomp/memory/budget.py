@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
 
-from tinycomp.errors import ExecutionError, MemoryLimitError, OptionError, TinycompError, shown
+from tinycomp.errors import MemoryLimitError, OptionError, TimeLimitError, shown
 from tinycomp.memory import system
 from tinycomp.memory.locks import Lock
 
@@ -79,7 +79,20 @@ class Limits:
         """Tell whether a run may have to end before it is done."""
         return self.deadline is not None or self.cancellation is not _NOBODY
 
+    @property
+    def remaining(self) -> float | None:
+        """Return the seconds that a run has left; None for any number."""
+        return None if self.deadline is None else max(self.deadline - time.monotonic(), 0.0)
 
+    @property
+    def pause(self) -> float:
+        """Return the seconds after which who waits looks again whether the run is to end."""
+        remaining = self.remaining
+        return LOOK if remaining is None else min(remaining, LOOK)
+
+
+LOOK = 0.25
+"""Seconds after which who waits for others looks at what they may not tell."""
 _UNLIMITED = Limits()
 _LASTING = 1e9
 """Seconds that no run takes."""
@@ -128,26 +141,18 @@ def check_time(limits: Limits, where: str = "") -> None:
     """Stop a run whose timeout is over, or which nobody wants any more.
 
     Raises:
-        ExecutionError: If it is one.
+        TimeLimitError: If it is one.
     """
     if limits.cancellation.is_asked or (limits.deadline is not None and time.monotonic() > limits.deadline):
         raise time_is_up(limits, where)
 
 
-_TIME_IS_UP, _CANCELLED = "the time is up", "the run was cancelled"
-
-
-def is_time_up(error: TinycompError) -> bool:
-    """Tell whether an error says that the time is up, or the run cancelled."""
-    return error.message in (_TIME_IS_UP, _CANCELLED)
-
-
-def time_is_up(limits: Limits, where: str) -> ExecutionError:
-    """Return the error that says so."""
+def time_is_up(limits: Limits, where: str) -> TimeLimitError:
+    """Return the error that says that the time is up, or the run cancelled."""
     if limits.cancellation.is_asked:
-        return ExecutionError(_CANCELLED, where=where)
-    return ExecutionError(
-        _TIME_IS_UP, where=where, expected=f"an end within {limits.timeout or 0:g} s",
+        return TimeLimitError("the run was cancelled", where=where)
+    return TimeLimitError(
+        "the time is up", where=where, expected=f"an end within {limits.timeout or 0:g} s",
         hint="Allow more with timeout=, or look for a loop that does not end.",
     )  # fmt: skip
 
@@ -157,11 +162,10 @@ def in_time(lock: Lock | RLock, limits: Limits, where: str) -> Iterator[None]:
     """Hold a lock, which others may hold for long.
 
     Raises:
-        ExecutionError: If the time of the run is up before it is free.
+        TimeLimitError: If the time of the run is up before it is free.
     """
-    left = -1 if limits.deadline is None else max(limits.deadline - time.monotonic(), 0)
-    if not lock.acquire(timeout=left):
-        raise time_is_up(limits, where)
+    while not lock.acquire(timeout=limits.pause):
+        check_time(limits, where)
     try:
         yield
     finally:

@@ -177,7 +177,7 @@ def _constructed(facts: Facts) -> Results:
 
 @FAMILY.infer("SequenceEmpty")
 def _empty(facts: Facts) -> Results:
-    return [SequenceType(facts.tensor(DTYPE_BY_NUMBER[int(facts.attr("dtype", 1))], None))]
+    return [SequenceType(facts.tensor(DTYPE_BY_NUMBER[facts.require_one_of("dtype", (*DTYPE_BY_NUMBER,), 1)], None))]
 
 
 @FAMILY.infer("SequenceInsert")

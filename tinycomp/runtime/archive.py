@@ -1,11 +1,12 @@
 """The container of saved modules and dumps: a zip file with JSON, text and raw arrays; no pickle, nothing that runs.
 
-Members: ``manifest.json`` (format version, the names of the others, and what the module is), texts,
-``arrays.safetensors`` with every array as bytes, stored once per content, and of modules that run without Python
-``native.bin``, a record of their programs for that (:mod:`tinycomp.runtime.native.record`). Programs name kernels, not
-machine code, so a file works on every processor that tinycomp runs on. Nothing is compressed, so that a file that is
-read is mapped and its arrays are views of it. The checksums are those that a zip file has of each member: they tell of
-damage, not of malice, against which everything is validated.
+Members: ``manifest.json`` (format version, and what the module is), texts, ``arrays.safetensors`` with every array as
+bytes, stored once per content, of modules that run without Python ``native.bin``, a record of their programs for that
+(:mod:`tinycomp.runtime.native.record`), and ``checksums.json``, those of all others. Programs name kernels, not machine
+code, so a file works on every processor that tinycomp runs on. Nothing is compressed, so that a file that is read is
+mapped and its arrays are views of it. The checksums are those that a zip file has of each member, which are computed
+once and compared with both lists: they tell of damage and of edits, not of malice, against which everything is
+validated.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ from tinycomp.memory.constants import Place, place_of
 from tinycomp.memory.mapped import map_file, mapping_of
 from tinycomp.memory.reading import reading
 from tinycomp.memory.system import open_regular
-from tinycomp.runtime.forms import DAMAGED, check_form
+from tinycomp.runtime.forms import COUNT, DAMAGED, check_form
 from tinycomp.runtime.manifest import ARCHIVE
 from tinycomp.runtime.native.program import Array
 from tinycomp.runtime.native.record import MEMBER, Recorder
 from tinycomp.runtime.spec import TensorSpec
 
-FORMAT = 5
+FORMAT = 6
 """Version of the file format; raised when an older reader could misread a newer file."""
 _ZIP_HEADER = 30
 _ASCII: dict[str, Any] = {"metadata_encoding": "ascii"} if sys.version_info >= (3, 11) else {}
-_MANIFEST, _ARRAYS = "manifest.json", "arrays.safetensors"
+_MANIFEST, _ARRAYS, _CHECKSUMS = "manifest.json", "arrays.safetensors", "checksums.json"
 
 
 @dataclass
@@ -93,16 +94,18 @@ class Archive:
         import safetensors.numpy  # imported here: few programs save
 
         described = {k: {"dtype": _dtype_text(a), "shape": list(a.shape)} for k, a in self.arrays.items()}
-        members = {name: text.encode() for name, text in self.texts.items()}
+        manifest = {**self.manifest, "format": FORMAT, "arrays": described}
+        members = {_MANIFEST: json.dumps(manifest).encode()}
+        members |= {name: text.encode() for name, text in self.texts.items()}
         members[_ARRAYS] = safetensors.numpy.save({k: _payload(a) for k, a in self.arrays.items()})
         if self.record is not None:
             places = _places(np.frombuffer(members[_ARRAYS], np.uint8))[1]
             members[MEMBER] = self.record.to_bytes({k: (begin, end - begin) for k, (begin, end) in places.items()})
-        manifest = {**self.manifest, "format": FORMAT, "arrays": described, "members": sorted(members)}
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as file:
-            for name, data in {_MANIFEST: json.dumps(manifest).encode(), **members}.items():
+            for name, data in members.items():
                 file.writestr(zipfile.ZipInfo(name), data)
+            file.writestr(zipfile.ZipInfo(_CHECKSUMS), json.dumps(_checksums(file)))
         return buffer.getvalue()
 
     @classmethod
@@ -120,6 +123,7 @@ class Archive:
         with reading(ArtifactError, where, problem="this is not a saved module, or it is damaged", hint=hint):
             with _opened(stream) as file:
                 members, digest = _members(file, contents), _fingerprint(file, contents.size)
+                checksums = _checksums(file)
             manifest = json.loads(members.pop(_MANIFEST).tobytes())
             version = manifest["format"]
         if version != FORMAT:
@@ -130,10 +134,13 @@ class Archive:
                 found=str(version),
                 hint="Compile the model again with this version of tinycomp.",
             )
-        if manifest.get("members") != sorted(members):
+        with reading(ArtifactError, where, problem="the checksums are damaged"):
+            written = json.loads(members.pop(_CHECKSUMS).tobytes())
+        check_form(written, {str: COUNT}, f"{where}, {_CHECKSUMS}")
+        if others := written.items() ^ checksums.items():
             raise ArtifactError(
-                "members are missing or unknown", where=where, expected=f"those that {_MANIFEST} names",
-                found=", ".join(sorted(members)), hint=DAMAGED,
+                "members are missing, unknown or edited", where=where, expected=f"those that {_CHECKSUMS} names",
+                found=", ".join(sorted({name for name, _ in others})), hint=DAMAGED,
             )  # fmt: skip
         check_form(manifest, ARCHIVE, where)
         with reading(ArtifactError, where, problem="the contents are damaged"):
@@ -167,6 +174,10 @@ def fingerprint(data: bytes) -> str:
 def _opened(stream: Any) -> zipfile.ZipFile:
     """Open an archive for reading, without importing the encoding that names in zip files have by default."""
     return zipfile.ZipFile(stream, **_ASCII)
+
+
+def _checksums(file: zipfile.ZipFile) -> dict[str, int]:
+    return {each.filename: each.CRC for each in file.infolist() if each.filename != _CHECKSUMS}
 
 
 def _fingerprint(file: zipfile.ZipFile, size: int) -> str:

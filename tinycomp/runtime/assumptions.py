@@ -11,10 +11,10 @@ from tinycomp.errors import (
     DeviceFault,
     ExecutionError,
     FeedError,
+    TimeLimitError,
     TinycompError,
     TinycompWarning,
 )
-from tinycomp.memory.budget import is_time_up
 from tinycomp.runtime.module import Module, ModuleParts, as_arguments
 from tinycomp.runtime.spec import TensorSpec, given_by_name
 
@@ -109,7 +109,7 @@ class AssumingModule(Module):
         except DeclaredShapeError as error:
             self._refute(error)
         except (ExecutionError, FeedError) as error:
-            if isinstance(error, DeviceFault) or error.where.startswith("input") or is_time_up(error):
+            if isinstance(error, (DeviceFault, TimeLimitError)) or error.where.startswith("input"):
                 raise
             try:
                 results = instead()

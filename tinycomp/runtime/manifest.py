@@ -42,7 +42,7 @@ _MADE = {
         "include_dirs": [str], "library_dirs": [str],
     },
 }  # fmt: skip
-ARCHIVE = {"format": NUMBER, "members": [str], "arrays": {str: {"dtype": str, "shape": [COUNT]}}}
+ARCHIVE = {"format": NUMBER, "arrays": {str: {"dtype": str, "shape": [COUNT]}}}
 MODULE = {
     "inputs": [_SPEC], "outputs": [_SPEC], "defaults": {str: str},
     "plan": OneOf((None, _PLAN)), "targets?": [str], "options?": {str: {str: Any}}, "report": form_of(Report),

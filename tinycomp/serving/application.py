@@ -26,6 +26,7 @@ from tinycomp.errors import (
     FeedError,
     MemoryLimitError,
     OptionError,
+    TimeLimitError,
     TinycompError,
     did_you_mean,
 )
@@ -385,6 +386,8 @@ def _status(error: TinycompError) -> int:
         return error.status
     if isinstance(error, MemoryLimitError):
         return 413
+    if isinstance(error, TimeLimitError):
+        return 504
     if isinstance(error, DeviceFault):
         return 500
     return 400 if isinstance(error, (FeedError, ExecutionError)) else 500

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,8 +13,9 @@ import pytest
 
 import tinycomp
 from tests.runtime.device.units import Listening, chain, data, graph_of, unit
-from tinycomp.errors import DeviceFault, ExecutionError
-from tinycomp.target_api import Activity, DeviceProgram, Target
+from tinycomp.errors import DeviceFault, ExecutionError, TimeLimitError
+from tinycomp.runtime.device.instances import Instance
+from tinycomp.target_api import Activity, DeviceProgram, FaultPolicy, Target
 
 PATIENCE = 20.0
 X = data()
@@ -159,3 +161,48 @@ def test_a_device_that_hangs_holds_no_run_beyond_its_time_and_can_be_closed(plac
         go_on.set()
     module.close()
     other.close()
+
+
+@pytest.mark.parametrize("way", ["timeout", "policy", "cancelled", "buffer", "close"])
+def test_a_device_that_does_not_return_from_its_wait_is_named_and_not_used(way: str, monkeypatch: Any) -> None:
+    """Its wait looks at no time: who has one returns, and others are refused until it has."""
+    monkeypatch.setattr("tinycomp.runtime.device.instances._LATE", 0.05)
+    go_on = threading.Event()
+
+    class Deaf(Listening):
+        def wait(self, event: Any, timeout: float | None = None) -> Sequence[Activity]:
+            go_on.wait(PATIENCE)
+            return super().wait(event)
+
+    target = unit("npu", "Neg", faults=FaultPolicy(timeout=0.05 if way == "policy" else None))
+    device = Deaf("npu:0")
+    instance, module = Instance.of(device), tinycomp.compile(chain("Neg"), target, devices={"npu": [device]})
+    deaf = "npu:0: the device does not return from its wait, whose time is up"
+    try:
+        if way in ("timeout", "close"):
+            with pytest.raises(TimeLimitError, match="waiting for npu:0: the time is up"):
+                module.run({"x0": X}, timeout=0.05)
+        elif way == "cancelled":
+            future = module.run_async({"x0": X})
+            while "run" not in device.asked:
+                time.sleep(0.001)
+            assert not future.cancel()
+            with pytest.raises(TimeLimitError, match="waiting for npu:0: the run was cancelled"):
+                future.result(PATIENCE)
+        else:
+            with pytest.raises(DeviceFault, match=deaf):
+                module(X) if way == "policy" else device.empty((4,), np.float32).numpy(timeout=0.05)
+        if way != "cancelled":  # which gave no time: the next one waits its turn
+            with pytest.raises(DeviceFault, match=deaf):
+                instance.close() if way == "close" else module(X)
+    finally:
+        go_on.set()
+    if way == "close":
+        return
+    while True:
+        try:
+            np.testing.assert_array_equal(module(X), -X)
+            break
+        except DeviceFault:  # it is about to return
+            time.sleep(0.001)
+    instance.close()

@@ -179,7 +179,7 @@ def test_the_time_of_a_run_ends_while_a_device_works() -> None:
     go_on = threading.Event()
     with tinycomp.compile(chain("Neg"), unit("npu", "Neg", before=lambda node: go_on.wait())) as module:
         try:
-            with pytest.raises(ExecutionError, match="waiting for a device: the time is up"):
+            with pytest.raises(ExecutionError, match="waiting for npu:0: the time is up"):
                 module.run({"x0": data()}, timeout=0.05)
         finally:
             go_on.set()

@@ -12,21 +12,24 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
 from tinycomp.errors import DeviceFault, MemoryLimitError, TargetError, TinycompError
-from tinycomp.memory.budget import Limits, check_time
+from tinycomp.memory.budget import LOOK, Limits, check_time, current
 from tinycomp.memory.locks import Lock
-from tinycomp.runtime.device.interface import Array, Device, DeviceBuffer, told
+from tinycomp.runtime.device.interface import Activity, Array, Device, DeviceBuffer, told
 
 if TYPE_CHECKING:
     from tinycomp.runtime.rows import DeviceRow
 
+_T = TypeVar("_T")
 _faults = logging.getLogger("tinycomp.device.faults")
 _making = Lock()
 _numbers = itertools.count()
+_LATE = 1.0
+"""Seconds by which a device's own wait may be longer than it was told."""
 
 
 class Waited(Protocol):
@@ -63,6 +66,8 @@ class Instance:
         """What the device has raised when it was closed."""
         self._waiter: threading.Thread | None = None
         self._closed = False
+        self._due: float | None = None
+        """When the wait under way is to return."""
 
     @classmethod
     def of(cls, device: Device) -> Instance:
@@ -99,14 +104,56 @@ class Instance:
                 self._waiter.start()
             self._tasks.put(task)
 
+    def awaited(self, event: Any, patience: float | None) -> Sequence[Activity]:
+        """Wait for a command on the thread that does so for the device, so many seconds at most."""
+        self._due = None if patience is None else time.monotonic() + patience + _LATE
+        try:
+            return self.device.wait(event, patience) or ()
+        finally:
+            self._due = None
+
+    def wait(self, event: Any, patience: float | None) -> None:
+        """Wait for a command, so many seconds at most and no longer than the run may take, whatever the device does.
+
+        Raises:
+            TimeoutError: If the command has not ended in so many seconds.
+            DeviceFault: If it has failed, or the device does not say that it has not ended.
+            TimeLimitError: If the run is to end.
+        """
+        limits = current()
+        if patience is None and not limits.may_end:
+            self.device.wait(event)
+            return
+        command = _Command(self, event, patience)
+        self.watch(command)
+        with limits.cancellation.ending(lambda: command.said.put(None)):
+            error = heard(command.said, limits, (self,))
+        check_time(limits, f"waiting for {self.device.name}")
+        if error is not None:
+            raise error
+
+    def check_back(self) -> None:
+        """Refuse to go on with a device that has not returned in time from its own ``wait``.
+
+        Raises:
+            DeviceFault: If it has not.
+        """
+        due = self._due
+        if due is not None and time.monotonic() > due:
+            raise DeviceFault(
+                "the device does not return from its wait, whose time is up", command="wait", where=self.device.name,
+                hint="It is used again when it has. Reset the device, or ask its vendor.",
+            )  # fmt: skip
+
     def check_open(self) -> None:
-        """Refuse to go on with a device that has been closed, or belongs to the parent of this process.
+        """Refuse to go on with a device that is closed, does not return, or belongs to the parent of this process.
 
         Raises:
             DeviceFault: If it is one.
         """
         if self._closed:
             raise DeviceFault("the device has been closed", where=self.device.name, hint="Load the module anew.")
+        self.check_back()
         check_process(self.device, self.process)
 
     def acquire(self, size: int, limits: Limits) -> DeviceBuffer:
@@ -169,7 +216,7 @@ class Instance:
 
     def _wait(self, limits: Limits) -> None:
         check_time(limits, f"waiting for memory of {self.device.name}")
-        self._changed.wait(None if limits.deadline is None else limits.deadline - time.monotonic())
+        self._changed.wait(limits.remaining)
 
     def _wake(self) -> None:
         with self._changed:
@@ -219,13 +266,44 @@ class Instance:
         if waiter is None:
             _wait_for(self._tasks, self.device, self._ends)
         elif waiter is not threading.current_thread():
-            waiter.join(patience)
+            end = time.monotonic() + (float("inf") if patience is None else patience)
+            while waiter.is_alive() and time.monotonic() < end:
+                waiter.join(min(LOOK, max(end - time.monotonic(), 0)))
+                self.check_back()
         for raised in self._ends:
             if waiter is None and not isinstance(raised, Exception):
                 raise raised
             raise DeviceFault(
                 f"the device does not close: {told(raised)}", command="close", where=self.device.name
             ) from raised
+
+
+class _Command:
+    """A command by itself that somebody waits for."""
+
+    def __init__(self, instance: Instance, event: Any, patience: float | None) -> None:
+        self.said: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        self._instance, self._event, self._patience = instance, event, patience
+
+    def finish(self) -> None:
+        """Wait for its end, and say how it was."""
+        try:
+            self._instance.awaited(self._event, self._patience)
+        except BaseException as error:
+            self.said.put(error)
+        else:
+            self.said.put(None)
+
+
+def heard(said: queue.SimpleQueue[_T], limits: Limits, instances: Iterable[Instance]) -> _T:
+    """Return what other threads say, unless the run is to end first, or one of its devices does not return."""
+    while True:
+        try:
+            return said.get(timeout=limits.pause)
+        except queue.Empty:
+            check_time(limits, f"waiting for {', '.join(each.device.name for each in instances)}")
+            for instance in instances:
+                instance.check_back()
 
 
 class _Held(threading.local):

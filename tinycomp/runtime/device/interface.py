@@ -194,7 +194,7 @@ class Device(ABC):
         """
         host = np.ascontiguousarray(array).reshape(np.shape(array))
         buffer = self.empty(host.shape, host.dtype, memory)
-        self.wait(self.copy(host, buffer))
+        self._await(self.copy(host, buffer))
         return buffer
 
     def from_dlpack(self, tensor: Any) -> DeviceBuffer:
@@ -221,6 +221,10 @@ class Device(ABC):
         """Return a buffer over the memory of an array, if the device may access it and the array is contiguous."""
         handle = self.adopt(array) if array.flags.c_contiguous and array.flags.aligned else None
         return None if handle is None else DeviceBuffer(self, "host", handle, array.shape, array.dtype, keeps=array)
+
+    def _await(self, event: Any, timeout: float | None = None) -> None:
+        """Wait for a command; of a device that modules use no longer than asked, even if it does not look at that."""
+        (self if self._instance is None else self._instance).wait(event, timeout)
 
     def _memory(self, name: str | None) -> Memory:
         known = list(self.memories)
@@ -308,7 +312,7 @@ class DeviceBuffer:
             TimeoutError: If it has not ended in so many seconds.
         """
         array = np.empty(self.shape, self.dtype)
-        self.device.wait(self.device.copy(self, array), timeout)
+        self.device._await(self.device.copy(self, array), timeout)
         return array
 
     def write(self, array: Any, timeout: float | None = None) -> None:
@@ -325,7 +329,7 @@ class DeviceBuffer:
                 "the array does not fit the buffer", where=self.device.name, expected=str(self),
                 found=f"{host.dtype}{list(host.shape)}",
             )  # fmt: skip
-        self.device.wait(self.device.copy(np.ascontiguousarray(host).reshape(host.shape), self), timeout)
+        self.device._await(self.device.copy(np.ascontiguousarray(host).reshape(host.shape), self), timeout)
 
     def release(self) -> None:
         """Give the memory back now; the buffer cannot be used any more."""

@@ -23,7 +23,7 @@ import numpy as np
 
 from tinycomp.errors import DeviceFault
 from tinycomp.memory.budget import Limits, check_time, current, in_time, time_is_up
-from tinycomp.runtime.device.instances import Member
+from tinycomp.runtime.device.instances import Instance, Member, heard
 from tinycomp.runtime.device.interface import Activity, Array, DeviceBuffer, as_fault
 from tinycomp.runtime.device.lanes import Lanes, Placed
 from tinycomp.runtime.device.region import DeviceRegion
@@ -134,6 +134,7 @@ class Request:
                     run.loaded(self._members[lanes.lane_of[index]].instance)
             self._bring_constants()
             users = {member.instance.number: member for member in self._members}
+            self._instances = [member.instance for member in users.values()]
             for member in users.values():
                 member.count(requests=1)
             for number in sorted(users):
@@ -219,7 +220,7 @@ class Request:
         buffer = member.instance.room_for(array)
         for left in reversed(range(region.faults.retries + 1)):
             try:
-                member.device.wait(member.device.copy(array, buffer), self.patience(region))
+                member.instance.wait(member.device.copy(array, buffer), self.patience(region))
             except Exception as error:
                 check_time(self._limits, "bringing a constant to a device")
                 member.count(faults=1)
@@ -235,11 +236,13 @@ class Request:
     def _fetch_given(self) -> None:
         """Bring inputs that lie on devices to the host where something there, or an unreachable device, reads them."""
         lanes = self._lanes
+        for buffer in (*self._given.values(), *self._outputs.values()):
+            Instance.of(buffer.device)  # which waits no longer than the run may take
         for slot, buffer in self._given.items():
             users = [self._members[lanes.lane_of[i]] for i in lanes.readers.get(slot, ()) if i in lanes.regions]
             elsewhere = any(not _reaches(member, buffer.device) for member in users)
             if slot in lanes.read_on_host or slot in self._wanted or slot in self._outputs or elsewhere:
-                self.slots[slot] = buffer.numpy(_remaining(self._limits))
+                self.slots[slot] = buffer.numpy(self._limits.remaining)
 
     def _deliver(self) -> None:
         """Write the results for which there are buffers that no region could write to."""
@@ -247,9 +250,9 @@ class Request:
             producer = self._lanes.producer.get(slot)
             lane = None if producer is None else self._lanes.lane_of.get(producer)
             if lane is None or self._places.get((slot, lane)) is not buffer:
-                buffer.write(self.slots[slot], _remaining(self._limits))
+                buffer.write(self.slots[slot], self._limits.remaining)
         for slot, buffer in self._copied:
-            buffer.write(self.slots[slot], _remaining(self._limits))
+            buffer.write(self.slots[slot], self._limits.remaining)
 
     # On the thread that asked ----------------------------------------------------------------------------------------
 
@@ -262,10 +265,7 @@ class Request:
             if not self._left:
                 self._jobs.put(_END)
         while True:
-            try:
-                what, index = self._jobs.get(timeout=_remaining(limits))
-            except queue.Empty:
-                raise time_is_up(limits, "waiting for a device") from None
+            what, index = heard(self._jobs, limits, self._instances)
             if self._error is not None:
                 raise self._error
             if what == "end":
@@ -304,7 +304,7 @@ class Request:
         array, region = np.empty(place.shape, place.dtype), self._lanes.regions[index]
         for left in reversed(range(region.faults.retries + 1)):
             try:
-                place.device.wait(place.device.copy(place, array), self.patience(region))
+                Instance.of(place.device).wait(place.device.copy(place, array), self.patience(region))
                 break
             except Exception as error:
                 check_time(self._limits, "copying from a device")
@@ -432,7 +432,7 @@ class Request:
     def finished(self, task: _Task, fault: DeviceFault | None) -> None:
         """Go on after a region has ended, or failed; once its time is up, the thread that asked says so."""
         with self._lock:
-            if self._over or (fault is not None and _remaining(self._limits) == 0):
+            if self._over or (fault is not None and self._limits.remaining == 0):
                 return
             try:
                 if fault is None:
@@ -462,7 +462,8 @@ class Request:
 
     def _cancel(self) -> None:
         with self._lock:
-            self._fail(time_is_up(self._limits, "waiting for a device"))
+            names = ", ".join(each.device.name for each in self._instances)
+            self._fail(time_is_up(self._limits, f"waiting for {names}"))
 
     def _fail(self, error: BaseException) -> None:
         self._error = self._error or error
@@ -471,7 +472,7 @@ class Request:
 
     def patience(self, region: DeviceRegion) -> float | None:
         """Return the seconds that a command of a region may take: as its policy says, and no more than the run has."""
-        seconds = region.faults.timeout, _remaining(self._limits)
+        seconds = region.faults.timeout, self._limits.remaining
         return min((each for each in seconds if each is not None), default=None)
 
     def record(self, span: Span) -> None:
@@ -510,7 +511,7 @@ class _Task:
         free = 0.0
         for command, event, size, submitted in self._commands:
             try:
-                self._report(self.member.device.wait(event, self._request.patience(self.region)) or ())
+                self._report(self.member.instance.awaited(event, self._request.patience(self.region)))
             except BaseException as error:  # an exit, too, is a fault: other requests need this thread
                 fault = fault or located(as_fault(error, command), self.region, name)
                 if isinstance(error, TimeoutError):
@@ -567,7 +568,3 @@ def _contiguous(array: Array) -> Array:
 def _reaches(member: Member, device: Any) -> bool:
     """Tell whether a device can read the buffers of another one, or is the same."""
     return member.device is device or member.device.reaches(device)
-
-
-def _remaining(limits: Limits) -> float | None:
-    return None if limits.deadline is None else max(limits.deadline - time.monotonic(), 0.0)
