@@ -203,6 +203,7 @@ TRAITS = MappingProxyType({
     "inexact_definition": "GroupNormalization LayerNormalization MeanVarianceNormalization ReduceLogSumExp Softplus",
     "integer_product": "ConvInteger MatMulInteger QLinearConv QLinearMatMul",
     "mean": "AveragePool GlobalAveragePool ReduceMean",
+    "measure": "Shape Size",
     "movement": """
         CenterCropPad Concat DepthToSpace Dropout Expand Flatten Gather GatherElements GatherND Identity Pad Reshape
         ReverseSequence Scatter ScatterElements ScatterND Slice SpaceToDepth Split Squeeze TensorScatter Tile Transpose
@@ -229,6 +230,7 @@ TRAITS = MappingProxyType({
         Split Squeeze Tile Transpose Unsqueeze
     """,
     "silent": "Gather LpNormalization ai.onnx.ml::ZipMap tinycomp::Conditions tinycomp::Declared",
+    "stacking": "Loop Scan",
     "strided": "ConstantOfShape Expand Identity Slice Split Squeeze Transpose Unsqueeze",
     "structural": "Dropout Identity tinycomp::StopFusion",
     "view": "Flatten Reshape Squeeze Unsqueeze",

@@ -16,7 +16,7 @@ import numpy as np
 from onnx import defs
 
 from tinycomp.errors import ExecutionError, TinycompError, TypeInferenceError, UnsupportedError, did_you_mean
-from tinycomp.index import FAMILIES
+from tinycomp.index import FAMILIES, named
 from tinycomp.ir.graph import MOST_CONTENTS, Graph, Node
 from tinycomp.ir.types import Dim, TensorType, Type, tensor
 from tinycomp.lazy import LazyTable
@@ -67,8 +67,6 @@ def factors(node: Node) -> tuple[int, ...]:
     return tuple(zero_points(node)) or (0, 1)
 
 
-# Operators that stack what their body returns, and need its types where it never runs.
-_STACKING = frozenset({"Loop", "Scan"})
 # A memory-reuse hint of operators before opset 6 that never changed a result.
 _MEANINGLESS = frozenset({"consumed_inputs"})
 _BRIEF = 40
@@ -113,7 +111,7 @@ def bind(node: Node, bodies: Mapping[str, Callable[..., Any]] | None = None) -> 
 def _body_keywords(node: Node, bodies: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
     """Return what kernels with bodies take besides plain attributes: see :mod:`tinycomp.ops.control_flow`."""
     keywords: dict[str, Any] = {**bodies, "captures": node.captures}
-    if node.op in _STACKING:
+    if node.op in named("stacking"):  # they need types where the body never runs
         keywords["output_types"] = functools.partial(_types_for, node.body)
     return keywords
 

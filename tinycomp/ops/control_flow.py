@@ -309,4 +309,5 @@ def sequence_map(
 
 
 FAMILY.trait("control_flow", "If", "Loop", "Scan", "SequenceMap")
+FAMILY.trait("stacking", "Loop", "Scan")
 FAMILY.trait("checked", "Loop")

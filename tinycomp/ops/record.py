@@ -77,6 +77,8 @@ TRAITS = MappingProxyType(
         "handle": "takes apart or puts together sequences and optionals, and touches no element",
         "checked": "sizes of results that data decide may be declared: whoever computes them compares",
         "control_flow": "runs its bodies as often as its operands say",
+        "stacking": "stacks what its body returns in each run",
+        "measure": "tells sizes of its operand, and reads none of its elements",
     }
 )
 

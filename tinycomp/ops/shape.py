@@ -398,6 +398,7 @@ def _dropout_rule(facts: Facts) -> Results:
     return [facts.tensor(dtype, shape), facts.tensor("bool" if facts.version >= _MASK_IS_BOOL else dtype, shape)]
 
 
+FAMILY.trait("measure", "Shape", "Size")
 FAMILY.trait("view", "Flatten", "Reshape", "Squeeze", "Unsqueeze")
 FAMILY.trait("selection", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 FAMILY.trait("strided", "Identity", "Squeeze", "Unsqueeze")

@@ -36,7 +36,7 @@ LONGEST, ALL = symbol("texts.longest"), symbol("texts.bytes")
 """No text that comes into a program has more bytes of UTF-8, and all of them together have no more."""
 _GROWTH = 3
 """A letter has up to so many times its bytes in another case."""
-_SAME = frozenset({*named("view"), "Identity", "Transpose"})
+_SAME = frozenset({*named("view"), *named("structural"), "Transpose"})
 """What gives every text of its operand once."""
 
 

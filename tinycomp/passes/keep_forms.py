@@ -31,20 +31,27 @@ from tinycomp.index import named
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.base import Pass
 from tinycomp.passes.offer_to_target import offer
-from tinycomp.passes.simplify import HIDING, Simplify
-from tinycomp.passes.simplify.affine import ABSORBERS
-from tinycomp.rewrite import Composite, RewriteRule
+from tinycomp.passes.simplify import HIDING, Simplify, affine, indexing, movement, no_ops
+from tinycomp.rewrite import Composite, RewriteRule, Rule
 from tinycomp.rewrite.composites import Selection, outline_all
 from tinycomp.rewrite.edits import excerpt
 from tinycomp.rewrite.matcher import Match
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.target import Policy, Target, find_all
 
-_ABSORBING = frozenset(ABSORBERS)
-_ABSORBED = frozenset({"Add", "BatchNormalization", "Div", "Mul", "Sub"})
+
+def _heads(*rules: Rule) -> frozenset[str]:
+    return frozenset(name for each in rules for _, name in each.heads or ())
+
+
+_ABSORBING = frozenset(affine.ABSORBERS)
+_ABSORBED = _heads(affine.merge_batch_norm, affine.merge_per_channel)
 _VIEWS = frozenset(named("view"))
 _SPELLED = _VIEWS - {"Reshape"}
-_SINGLE = frozenset({"CastLike", "GatherND", "Sum", "Transpose"}) | _SPELLED
+_SINGLE = _SPELLED | _heads(
+    no_ops.sum_to_add, no_ops.name_type, movement.transpose_to_reshape, indexing.gather_all_to_reshape,
+    indexing.gather_elements_to_slices, indexing.scatter_elements_to_slices,
+)  # fmt: skip
 """Operators that simplification replaces by others, whatever stands around them."""
 _PAIRS: Sequence[tuple[frozenset[str], frozenset[str]]] = (
     (_ABSORBED, _ABSORBING),

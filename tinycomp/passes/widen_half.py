@@ -43,8 +43,6 @@ _CHOOSING = ("output_dtype", "precision", "softmax_precision")
 """Attributes that name the dtype of a result or of intermediate values, and may ask for half precision."""
 _CAST_OF_HALF = 13
 """The first version of Cast with bfloat16."""
-_UNROUNDED = frozenset({"DynamicQuantizeLinear", "QuantizeLinear", "Shape", "Size"})
-"""Operators whose results are not floats, and either do not depend on the elements or round them themselves."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +130,8 @@ class _Widening:
 
     def _widen(self, node: Node) -> None:
         """Let the node compute in float32, or leave it as it is if it does not."""
-        is_exact = node.op not in _UNROUNDED and not all(_is_float(v) for v in node.used_outputs() if self._is_read(v))
+        rounds = has_trait(node, "quantization") or has_trait(node, "measure")  # rounds itself, or reads no element
+        is_exact = not rounds and not all(_is_float(v) for v in node.used_outputs() if self._is_read(v))
         operands, attrs, types = node.inputs, node.attrs, [v.type for v in node.outputs]
         self._feed(node, self._rounded if is_exact else self._as_wide)
         node.attrs = {name: _wide_attr(name, attr) for name, attr in attrs.items()}

@@ -15,14 +15,12 @@ from tinycomp.ir.types import UNKNOWN, OptionalType, TensorType
 from tinycomp.ops.body_types import retype
 from tinycomp.rewrite import rule
 from tinycomp.rewrite.edits import bypass, replace_by_constant, replace_results, take_over, version_of
+from tinycomp.rewrite.traits import has_trait
 
 _MOST = 1024
 """The longest sequence that is analysed."""
 _AXES_OPERAND = 13
 """From this opset on the axes of Unsqueeze and Squeeze are operands."""
-_READERS = (
-    "SequenceAt", "SequenceLength", "SequenceInsert", "SequenceErase", "SequenceMap", "ConcatFromSequence",
-)  # fmt: skip
 
 
 def _position(node: Node, index: int, low: int, high: int, default: int) -> int | None:
@@ -113,7 +111,8 @@ def _axis_changed(graph: Graph, at: Node, op: str, value: Value, axis: int) -> V
 def split_to_tensors(graph: Graph, node: Node) -> bool:
     """Replace a split into a sequence, of which only elements are read, by one into tensors."""
     x, given = node.operand(0), node.optional_operand(1)
-    if any(user.op not in _READERS or user.domain for user in node.output.users):
+    others = {user.qualified_op for user in node.output.users if not has_trait(user, "handle")}
+    if others - {"SequenceMap", "ConcatFromSequence"}:
         return False
     axis = int(node.attrs.get("axis", 0))
     version = version_of(graph, "Split")

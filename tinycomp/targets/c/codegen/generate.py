@@ -19,7 +19,7 @@ from tinycomp.passes.assign_layout import AssignLayout, LayoutRule
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.fold_constants import FoldConstants, evaluated
 from tinycomp.rewrite.edits import replace_by_constant
-from tinycomp.rewrite.traits import is_structural
+from tinycomp.rewrite.traits import has_trait, is_structural
 from tinycomp.runtime.native.program import Condition, Program
 from tinycomp.symbolic import Expression, Size, has_elements, minimum
 from tinycomp.target import Decline
@@ -183,7 +183,7 @@ def _fold_sizes(graph: Graph, found: Set[str]) -> None:
             contents = value.contents
             if contents is None or None in contents or value.dtype == "bool":
                 continue
-            if has_elements(*contents) and node.op not in ("Shape", "Size"):
+            if has_elements(*contents) and not has_trait(node, "measure"):
                 continue  # an element may be larger than any size, so arithmetic must use the element itself
             if any(isinstance(size, Expression) and size.symbols & found for size in contents):
                 continue
