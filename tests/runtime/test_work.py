@@ -5,14 +5,12 @@ That no call moves more than there is in its operands is checked wherever a kern
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from tests.runtime_c import element
 from tests.runtime_c.helpers import NO_ACTIVATION, OWN_BLOCKS, Weight, single
+from tests.runtime_c.known import CALLS, KERNELS
 from tests.runtime_c.quantized import RESULTS
 from tests.runtime_c.test_conv2d_f32 import conv_params
 from tests.runtime_c.test_qconv2d import conv_params as quantized_params
@@ -21,8 +19,6 @@ from tinycomp.runtime.native.library import kernel_named, kernel_names
 from tinycomp.runtime.native.program import ABSENT, Instruction, Operand, Program
 from tinycomp.targets.c.codegen.emitter import nd_params
 
-KNOWN = json.loads((Path(__file__).parent / "work.json").read_text())
-"""A call of every kernel but ``elementwise``: its parameters, absent operands and figures."""
 ROOM = 1 << 16
 """Bytes that hold any operand of these calls."""
 
@@ -48,10 +44,10 @@ def conv(kernel: str, size: int, algorithm: int = 0) -> Work:
 
 
 def test_every_kernel_is_known():
-    assert [call["kernel"] for call in KNOWN] == [name for name in kernel_names() if name != "elementwise"]
+    assert [row["kernel"] for row in KERNELS] == list(kernel_names())
 
 
-@pytest.mark.parametrize("known", KNOWN, ids=lambda known: known["kernel"])
+@pytest.mark.parametrize("known", CALLS, ids=lambda known: known["kernel"])
 def test_kernels_state_their_known_work(known):
     letters = kernel_named(known["kernel"]).signature.lower()
     places = [Operand("constant" if letter in "wp" else "arena") for letter in letters]
