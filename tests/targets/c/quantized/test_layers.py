@@ -11,7 +11,7 @@ import pytest
 import tinycomp
 from tests.cases import quantize
 from tests.targets.c.harness import Case, assert_close, compile_for
-from tests.targets.quantized_arithmetic import by_fixed_point, evaluate
+from tests.targets.quantized_arithmetic import by_fixed_point, by_float, evaluate, run
 from tests.targets.quantized_layers import Layer
 from tests.targets.quantized_models import random_model
 from tinycomp.ir import Graph
@@ -183,7 +183,24 @@ def test_a_mean_is_summed_in_integers_by_the_fixed_point_rule(window: dict | Non
     module = tinycomp.compile(graph, target, strict=True)
     assert module.report().regions[0].composites == {"c.qavgpool": 1}
     np.testing.assert_array_equal(module(*data), wanted)
-    assert "c.qavgpool" not in tinycomp.compile(graph, "c").report().regions[0].composites
+
+
+@pytest.mark.parametrize(
+    ("window", "integers"),
+    [(None, False), ({"kernel_shape": [2, 2], "strides": [2, 2]}, False), ({"kernel_shape": [3, 3]}, True),
+     ({"kernel_shape": [4, 4], "pads": [1, 1, 1, 1]}, False), ({"kernel_shape": [7, 7]}, True)],
+    ids=["global", "halves", "odd", "padded", "whole"],
+)  # fmt: skip
+def test_a_mean_is_that_of_float32_row_by_row_whatever_is_known_of_sizes(window: dict | None, integers: bool):
+    shape = (2, 19, 7, 7) if integers else (2, 19, 32, 40)
+    for sizes in (shape, ("N", *shape[1:]), ("N", 19, "H", "W")):
+        layer = Layer(*sizes)
+        x = layer.dequantized(layer.inputs[0])
+        graph = layer.done(layer.GlobalAveragePool(x) if window is None else layer.AveragePool(x, **window), 0.05)
+        data = np.random.default_rng(0).integers(-128, 128, shape).astype(np.int8)
+        module = tinycomp.compile(graph, "c", strict=True)
+        assert ("c.qavgpool" in module.report().regions[0].composites) == integers
+        np.testing.assert_array_equal(module(data), run(graph, [data], by_float)[0])
 
 
 def test_winograds_algorithm_changes_no_bit():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -112,6 +113,21 @@ def test_weights_of_four_bits():
     module = tinycomp.compile(graph, "c", strict=True)
     np.testing.assert_array_equal(module(feeds["x"]), wanted)
     assert kernels(module) == ["qgemm"]
+
+
+@pytest.mark.parametrize("batch", [2, "N"])
+@pytest.mark.parametrize(
+    ("op", "shape", "weights", "attrs"),
+    [("Conv", (8, 9, 9), (4, 8, 3, 3), {}), ("Conv", (8, 9, 9), (8, 1, 3, 3), {"group": 8}), ("Gemm", (8,), (8, 4), {}),
+     ("ConvTranspose", (8, 9, 9), (8, 4, 3, 3), {}), ("MatMul", (8,), (8, 4), {}), ("PRelu", (8, 4), (8, 1), {})],
+)  # fmt: skip
+def test_float_layers_take_stored_weights_without_optimisation(op: str, shape: Any, weights: Any, attrs, batch: Any):
+    layer = Layer(1, inputs=0)
+    x = layer.graph.add_input("x", TensorType("float32", (batch, *shape)))
+    graph = layer.finish(layer.Relu(getattr(layer, op)(x, layer.weight(*weights), **attrs)))
+    data = layer.rng.standard_normal((2, *shape)).astype(np.float32)
+    module = tinycomp.compile(graph, "c", strict=True, optimize=False)
+    np.testing.assert_allclose(module(data), tinycomp.compile(graph, "host")(data), rtol=1e-4, atol=1e-5)
 
 
 def test_sixteen_bit_activations_are_computed_in_float32():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+from tinycomp.index import named
 from tinycomp.ir.graph import TINYCOMP, Node
 from tinycomp.ir.types import tensor
 from tinycomp.ops.spatial import POOLING, Window, make_window, window_attributes
@@ -38,10 +39,20 @@ _WIDE, _LARGE = 16, 1024
 and smaller ones are transposed in no time."""
 
 
+def _is_dequantized(node: Node) -> bool:
+    """Tell whether a mean is one of dequantised numbers, whose sums the documentation has in the order of rows.
+
+    Planes are summed in another one, and near a tie the order decides which number the result is rounded to.
+    """
+    before = node.operand(0).producer
+    return node.op in named("mean") and before is not None and before.op == "DequantizeLinear"
+
+
 def _pool_layout(node: Node) -> LayoutRule:
     x = node.operand(0)
     _, (_, _, *sizes) = sized_type(x)
-    fits = x.dtype not in EIGHT_BITS and typical(sizes[-1]) >= _WIDE and typical(product(sizes)) >= _LARGE
+    of_bytes = x.dtype in EIGHT_BITS or _is_dequantized(node)
+    fits = not of_bytes and typical(sizes[-1]) >= _WIDE and typical(product(sizes)) >= _LARGE
     return LayoutRule.FOLLOW if fits else LayoutRule.CHANNELS_LAST
 
 
@@ -129,7 +140,11 @@ def _emit_pool(
     emit.call("qmaxpool2d" if mode is None else "pool2d_f32", [to.view, of.view], params, node)
 
 
-@FAMILY.lower("GlobalAveragePool", "GlobalMaxPool", check=all_of(float32, ranks(3, 4, 5)), layout=LayoutRule.FOLLOW)
+def _global_layout(node: Node) -> LayoutRule:
+    return LayoutRule.CHANNELS_LAST if _is_dequantized(node) else LayoutRule.FOLLOW
+
+
+@FAMILY.lower("GlobalAveragePool", "GlobalMaxPool", check=all_of(float32, ranks(3, 4, 5)), layout=_global_layout)
 def global_pool(emit: Emitter, node: Node) -> None:
     """Emit a pooling whose only window is the image; of planes, a reduction of rows."""
     x = node.operand(0)

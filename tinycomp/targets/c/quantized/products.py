@@ -53,7 +53,7 @@ def add_products(target: Target) -> None:
     for pattern in (patterns.qconv_scaled, patterns.qdense_scaled):
         _add(target, pattern).check(_spelled_as_kernel)
     mean = target.composite(patterns.qavgpool)
-    for check in (_has_integer_means, patterns.equal_counts, _has_window):
+    for check in (patterns.equal_counts, _has_window, _rounds_alike):
         mean.check(check)
 
 
@@ -107,10 +107,6 @@ def _fits_kernel(match: Match) -> Verdict:
     return factors_fit(factors)
 
 
-def _has_integer_means(match: Match, options: COptions) -> Verdict:
-    return options.requantize == "fixed_point" or reject("a mean is computed in float32, as ONNX defines it")
-
-
 def _has_window(match: Match) -> Verdict:
     """Tell whether channels and sizes of a mean are known, so that it is a convolution with known weights."""
     if match.x.rank not in _IMAGES:
@@ -120,6 +116,24 @@ def _has_window(match: Match) -> Verdict:
         return reject(f"a mean of {match.x.type} over {list(window)}, of which not all is known")
     largest = 255 * MEAN_WEIGHT * prod(window)
     return largest < 2**31 or reject(f"sums may reach {largest}, which overflows the int32 accumulator")
+
+
+def _rounds_alike(match: Match, options: COptions) -> Verdict:
+    """Tell whether a mean of integers is what ONNX defines, in float32: none of them is as near to a tie as its error.
+
+    So it is where the scales are equal and the window is odd, as that of 7 x 7 numbers, and not too large.
+    """
+    if options.requantize == "fixed_point":
+        return True
+    pool, to = first(match.matched, *named("mean")), Requantization.read(first(match.matched, "QuantizeLinear"))
+    source = dequantizer(pool.inputs[0])
+    count = prod([int(size) for size in _sizes_of(pool, match.x) if isinstance(size, int)])
+    info, point = np.iinfo(match.x.dtype), zero_point_of(source).item()
+    step = scale_of(source).item() / float(to.scale)
+    sums = np.arange((info.min - point) * count, (info.max - point) * count + 1)
+    error = (count + 2) * 2.0**-24 * step * max(point - info.min, info.max - point)
+    away = np.abs((sums * (step / count)) % 1 - 0.5).min()
+    return bool(away > error) or reject("near a tie, a mean in float32, as ONNX defines it, may be another number")
 
 
 def _sizes_of(pool: Node, x: Value) -> Sequence[Dim]:
@@ -232,20 +246,34 @@ def qconv(emit: Emitter, node: Node) -> None:
     emit_conv(emit, node, layer, window_at(anchor.op, attrs, shape, layer.weight.shape[2:]), attrs.get("group", 1))
 
 
-@FAMILY.lower("c.qavgpool", check=taken, layout=LayoutRule.CHANNELS_LAST, domain=COMPOSITE, unsigned=True, either=True)
+def _mean_layout(node: Node) -> LayoutRule:
+    return LayoutRule.ROW_MAJOR if _is_whole(node) else LayoutRule.CHANNELS_LAST
+
+
+def _is_whole(node: Node) -> bool:
+    """Tell whether a mean has one window, which is the image."""
+    pool, (x,) = first(node.body.nodes, *named("mean")), operands_of(node).values()
+    return tuple(_sizes_of(pool, x)) == (x.shape or ())[2:]
+
+
+@FAMILY.lower("c.qavgpool", check=taken, layout=_mean_layout, domain=COMPOSITE, unsigned=True, either=True)
 def qavgpool(emit: Emitter, node: Node) -> None:
-    """Emit a mean as a convolution of every channel with equal weights."""
+    """Emit a mean as a convolution of every channel with equal weights, that of images as a product with a column."""
     pool, (x,) = first(node.body.nodes, *named("mean")), operands_of(node).values()
     source, to = dequantizer(pool.inputs[0]), Requantization.read(first(node.body.nodes, "QuantizeLinear"))
     _, shape = sized_type(x)
     kernel, channels = tuple(int(size) for size in _sizes_of(pool, x) if isinstance(size, int)), shape[1]
     assert isinstance(channels, int)
-    steps = scale_of(source).reshape(1) / (MEAN_WEIGHT * np.prod(kernel))
-    weight = np.full((channels, 1, *kernel), MEAN_WEIGHT, np.int8)
-    factors = np.array(np.broadcast_to(to.factors(steps), (channels,)))
+    steps = scale_of(source).reshape(1) / (MEAN_WEIGHT * prod(kernel))
+    is_whole = _is_whole(node)
+    weight = np.full((1, prod(kernel)) if is_whole else (channels, 1, *kernel), MEAN_WEIGHT, np.int8)
+    factors = np.array(np.broadcast_to(to.factors(steps), (len(weight),)))
     ratios = steps / np.float64(to.scale)
     layer = Layer(x, node.output, zero_point_of(source).item(), weight, None, factors, to, ratios)
-    emit_conv(emit, node, layer, window_at(pool.op, pool.attrs, shape, kernel), channels)
+    if is_whole:
+        emit_dense(emit, node, layer, leading=2)
+    else:
+        emit_conv(emit, node, layer, window_at(pool.op, pool.attrs, shape, kernel), channels)
 
 
 def emit_conv(emit: Emitter, node: Node, layer: Layer, window: Window[Size], groups: int) -> None:
@@ -277,10 +305,13 @@ def qdense(emit: Emitter, node: Node) -> None:
     emit_dense(emit, node, Layer.of(node))
 
 
-def emit_dense(emit: Emitter, node: Node, layer: Layer) -> None:
-    """Emit the kernel call of a matrix product; rows of the weight are output channels."""
+def emit_dense(emit: Emitter, node: Node, layer: Layer, leading: int = -1) -> None:
+    """Emit the kernel call of a matrix product; rows of the weight are output channels.
+
+    Rows of the data are what follows their ``leading`` axes.
+    """
     columns, depth = layer.weight.shape
-    rows = product(sized_type(layer.x)[1][:-1])
+    rows = product(sized_type(layer.x)[1][:leading])
     left = rows_of(emit, layer.x, rows, depth)
     weight = layer.weight
     # Output channels are the columns of a MatMul's weight; seen from there no copy is made.
