@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,8 @@ def integer_operators() -> Iterator[Case]:
     bias = stored("int16", 12).astype(np.int32)
     yield qlinear("QLinearConv", stored("uint8", *IMAGE), stored("int8", 12, 8, 3, 3), 12, bias)
     yield qlinear("QLinearConv", stored("int8", *IMAGE), stored("uint8", 8, 1, 3, 2), 8, group=8, pads=[1, 0, 1, 1])
+    own = qlinear("QLinearConv", stored("uint8", *IMAGE), stored("int8", 6, 4, 3, 3), 6, group=2, auto_pad="SAME_UPPER")
+    yield replace(own, operands=[own.operands[0], *(x.array for x in own.operands[1:])])
     yield qlinear("QLinearMatMul", stored("uint8", 3, 20), stored("int8", 20, 9), 9)
     yield qlinear("QLinearMatMul", stored("int8", 2, 3, 20), stored("uint8", 20, 9), 9)
     yield from (Case(*case, onnxruntime=False) for case in _integer())
@@ -72,6 +75,17 @@ def _integer() -> Iterator[tuple[Any, ...]]:
     grouped = [image, *constants(stored("int8", 12, 4, 3, 3), np.uint8(7))]
     yield "ConvInteger", grouped, {"group": 2, "pads": [1, 1, 1, 1]}
     yield "ConvInteger", [signed, *constants(stored("uint8", 5, 8, 1, 1), np.int8(-9), np.uint8(200))]
+    every = {"pads": [1, 0, 2, 1], "strides": [2, 1], "dilations": [1, 2]}
+    fed = [np.array(77, np.uint8), stored("uint8", 12)]
+    yield "ConvInteger", [image, Const(stored("uint8", 12, 4, 3, 2)), *fed], {"group": 2, **every}
+    yield "ConvInteger", [image, Const(stored("uint8", 12, 8, 3, 2)), Const(fed[0]), fed[1]], every
+    point = np.array([-7], np.int8)
+    yield "ConvInteger", [signed, Const(stored("int8", 8, 1, 3, 3)), point], {"group": 8, "pads": [1] * 4}
+    line = [stored("int8", 2, 6, 17), Const(stored("uint8", 4, 6, 4)), point, *constants(np.uint8(30))]
+    for auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        yield "ConvInteger", line, {"auto_pad": auto_pad, "strides": [3]}
+    deep = [stored("uint8", 1, 2 * 40, 5, 6), stored("int8", 4, 40, 3, 3), np.array(200, np.uint8), stored("int8", 4)]
+    yield "ConvInteger", deep, {"group": 2, "auto_pad": "SAME_LOWER", "strides": [2, 2]}
     yield "MatMulInteger", [stored("int8", 3, 20), *constants(stored("int8", 20, 9))]
     rows = [stored("uint8", 3, 20), *constants(stored("uint8", 20, 9), np.uint8(40), stored("uint8", 9))]
     yield "MatMulInteger", rows

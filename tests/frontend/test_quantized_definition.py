@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 
 import tinycomp
 from tests.targets.c.harness import Case, Const, assert_close, compile_for
+from tests.targets.c.quantized.test_layers import kernels
 from tinycomp.frontend.definition import defines, definition
 from tinycomp.frontend.quantized_definition import EXACT_TERMS
 from tinycomp.ir import Graph, TensorType
@@ -216,16 +217,17 @@ def test_what_it_does_not_cover_has_no_definition():
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_a_convolution_whose_data_are_quantised_at_run_time(dtype: str):
-    """The batch is symbolic; the padding counts as the zero point, which is known only at run time."""
+    """All sizes are symbolic; the padding counts as the zero point, which is known only at run time."""
     graph = Graph("net", infer=infer_node_types, opsets={"": 17})
-    x = graph.add_input("x", TensorType(dtype, ("N", 4, 7, 6)))
+    x = graph.add_input("x", TensorType(dtype, ("N", 4, "H", "W")))
     point = graph.add_input("point", TensorType(dtype, ()))
     weight, offset = graph.add_const(stored("uint8", 6, 2, 3, 2), "w"), graph.add_const(stored("uint8"), "offset")
     attrs = {"pads": [1, 0, 2, 1], "strides": [2, 1], "group": 2}
     graph.set_outputs([graph.add("ConvInteger", [x, weight, point, offset], attrs).output])
     module = tinycomp.compile(graph, "c", strict=True)
+    assert kernels(module).count("qconv2d") == 1
     for batch in (1, 3):
-        operands = stored(dtype, batch, 4, 7, 6), stored(dtype)
+        operands = stored(dtype, batch, 4, 7 - batch, 6 + batch), stored(dtype)
         np.testing.assert_array_equal(module(*operands), tinycomp.compile(graph, "host")(*operands))
 
 

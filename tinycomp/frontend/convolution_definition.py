@@ -15,7 +15,7 @@ import numpy as np
 from tinycomp.frontend.definition_body import Body, Definition, dtype_of, is_float32, numbers_below, shape_of, sizes_of
 from tinycomp.ir.graph import TINYCOMP, Node, Value
 from tinycomp.ops.conv import transposed_window
-from tinycomp.ops.spatial import make_window, window_attributes
+from tinycomp.ops.spatial import window_attributes
 
 MOST_TAPS = 256
 """Definitions of windows with more positions than this would be too long: each position is a node or two."""
@@ -43,20 +43,23 @@ def _ints(node: Node, name: str, count: int, default: int) -> list[int]:
     return [int(n) for n in given] if given else [default] * count
 
 
-def _geometry(node: Node, x: Value, kernel: Sequence[int]) -> tuple[list[int], list[int]] | None:
-    """Return the padding before and behind; None where it follows from sizes that only a run knows."""
-    rank, spatial = len(kernel), (x.shape or ())[2:]
-    automatic = node.attrs.get("auto_pad", "NOTSET")
+def padded(body: Body, node: Node, x: Value, kernel: Sequence[int], value: Value | None = None) -> Value:
+    """Return the data of a convolution with what its padding puts around them: zeros, or ``value``."""
+    rank, automatic = len(kernel), node.attrs.get("auto_pad", "NOTSET")
     if automatic == "VALID":
-        return [0] * rank, [0] * rank
+        return x
     if automatic == "NOTSET":
         pads = _ints(node, "pads", 2 * rank, 0)
-        return pads[:rank], pads[rank:]
-    if not all(isinstance(size, int) for size in spatial):
-        return None
-    sizes = [size for size in spatial if isinstance(size, int)]
-    window = make_window(node.op, sizes, kernel, **window_attributes(node.attrs))
-    return list(window.before), list(window.after)
+        return body("Pad", x, body.ints(0, 0, *pads[:rank], 0, 0, *pads[rank:]), value) if any(pads) else x
+    strides, dilations = body.ints(*_ints(node, "strides", rank, 1)), _ints(node, "dilations", rank, 1)
+    extents = body.ints(*((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)))
+    sizes = body("Shape", x, start=2)
+    last = body("Mul", body("Div", body("Sub", sizes, body.ints(1)), strides), strides)
+    missing = body("Max", body("Sub", body("Add", last, extents), sizes), body.ints(0))
+    lesser = body("Div", missing, body.ints(2))
+    ends = [lesser, body("Sub", missing, lesser)][:: 1 if automatic == "SAME_UPPER" else -1]
+    zeros = body.ints(0, 0)
+    return body("Pad", x, body("Concat", zeros, ends[0], zeros, ends[1], axis=0), value)
 
 
 def unfolded(body: Body, x: Value, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Value:
@@ -83,11 +86,7 @@ def _conv(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | N
     kernel, rank = filters[2:], len(filters) - 2
     if math.prod(kernel) > MOST_TAPS:
         return None
-    pads, group = _geometry(node, x, kernel), int(node.attrs.get("group", 1))
-    if pads is None:
-        return None
-    if any(pads[0]) or any(pads[1]):
-        x = body("Pad", x, body.ints(0, 0, *pads[0], 0, 0, *pads[1]))
+    group, x = int(node.attrs.get("group", 1)), padded(body, node, x, kernel)
     taps = unfolded(body, x, kernel, _ints(node, "strides", rank, 1), _ints(node, "dilations", rank, 1))
     depth = filters[1] * math.prod(kernel)
     columns = body.reshape(taps, [0, group, depth, -1])

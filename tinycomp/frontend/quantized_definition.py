@@ -10,16 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
-from tinycomp.frontend.convolution_definition import MOST_TAPS
+from tinycomp.frontend.convolution_definition import padded
 from tinycomp.frontend.definition_body import BYTES, FLOAT8, Body, Definition, dtype_of, shape_of
 from tinycomp.frontend.linear_definition import dequantize, is_rare, quantize
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ops.numeric import Array
-from tinycomp.ops.spatial import make_window, window_attributes
 
 EXACT_TERMS = 256
 """So many products of two differences of 8-bit numbers have a sum that float32 holds exactly."""
@@ -103,56 +101,59 @@ def _product(body: Body, left: tuple[Value, Value | None], right: tuple[Value, V
 
 
 def _conv_integer(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
-    x, w, x_point, w_point = operands[:4]
-    if _knows_weight(node) and x is not None and w is not None and x_point is not None:
-        return _shifted_conv(body, node, (x, x_point), (w, w_point))
-    shape, filters = shape_of(x), shape_of(w)
-    if x is None or w is None or shape is None or filters is None or not {dtype_of(x), dtype_of(w)} <= BYTES:
+    return _convolution(body, node, operands, (0, 1, 2, 3))
+
+
+def _convolution(body: Body, node: Node, operands: Sequence[Value | None], places: Sequence[int]) -> Value | None:
+    """Return the int32 sums of a convolution, whose data, weight and their zero points are these operands.
+
+    With a constant weight, what zero points that come in at run time contribute is subtracted. That of the data counts
+    in the padding, too, so that it contributes as much to every pixel.
+    """
+    x, w, *points = (operands[place] for place in places)
+    filters, (_, weight, *known) = shape_of(w), map(node.const, places)
+    if x is None or w is None or not filters or not {dtype_of(x), dtype_of(w)} <= BYTES:
         return None
-    if math.prod(filters[2:]) > MOST_TAPS or math.prod(filters[1:]) > _LONGEST:
+    x_point, w_point = (v and body.reshape(v, shape) for v, shape in zip(points, ([], [-1]), strict=True))
+    per_filter = [-1, *[1] * (len(filters) - 2)]
+    if weight is None:
+        w = _difference(body, w, w_point, [*per_filter, 1])
+        return _in_parts(body, node, _difference(body, x, x_point, []), w, filters)
+    fixed = [None if array is None else point for point, array in zip((x_point, w_point), known, strict=True)]
+    attrs = dict(node.attrs)
+    if fixed[0] is not x_point:
+        x = padded(body, node, x, filters[2:], x_point)
+        attrs = {name: value for name, value in attrs.items() if name not in ("auto_pad", "pads")}
+
+    def sums_of(factor: Value, terms: Array, point: Value | None = None) -> Value:
+        sums = body("ConvInteger", x, factor, fixed[0], point, **attrs)
+        if fixed[0] is x_point or x_point is None:
+            return sums
+        share = body.const(terms.sum(axis=tuple(range(1, terms.ndim)), dtype=np.int32).reshape(per_filter))
+        return body("Sub", sums, body("Mul", body.cast(x_point, "int32"), share))
+
+    terms = weight.astype(np.int32)
+    if known[1] is not None:
+        terms -= known[1].astype(np.int32).reshape(*per_filter, 1)
+    sums = sums_of(w, terms, fixed[1])
+    if w_point is not None and fixed[1] is None:
+        zero, ones = body.reshape(body.cast(w_point, "int32"), per_filter), np.ones(filters, np.uint8)
+        sums = body("Sub", sums, body("Mul", zero, sums_of(body.const(ones), ones)))
+    return sums
+
+
+def _in_parts(body: Body, node: Node, x: Value, w: Value, filters: Sequence[int]) -> Value | None:
+    """Return a convolution of whole numbers in int32, in parts of the channels whose sums are exact in float32."""
+    at_once, group = EXACT_TERMS // max(math.prod(filters[2:]), 1), int(node.attrs.get("group", 1))
+    if not at_once or math.prod(filters[1:]) > _LONGEST:
         return None
-    window = make_window(node.op, shape[2:], filters[2:], **window_attributes(node.attrs))
-    group = int(node.attrs.get("group", 1))
-    around = [0, 0, *window.before, 0, 0, *window.after]
-    data = body("Pad", _difference(body, x, x_point, []), body.const(np.array(around, np.int64)))
-    one = math.prod(shape_of(w_point) or ()) == 1
-    weight = _difference(body, w, w_point, [] if one else [-1, *[1] * (len(filters) - 1)])
-    pixels = math.prod(window.output)
-    taps = [
-        body.reshape(_tap(body, data, window, tap), [shape[0], group, filters[1], 1, pixels])
-        for tap in np.ndindex(*window.kernel)
-    ]
-    columns = body.reshape(body("Concat", *taps, axis=3), [shape[0], group, filters[1] * len(taps), pixels])
-    rows = body.reshape(weight, [1, group, filters[0] // group, filters[1] * len(taps)])
-    return body.reshape(_sums(body, rows, columns), [shape[0], filters[0], *window.output])
-
-
-def _knows_weight(node: Node) -> bool:
-    """Tell whether the weight of a ConvInteger and its zero point are constants."""
-    return all(v is None or v.is_const for v in (node.inputs[1], *node.inputs[3:4]))
-
-
-def _shifted_conv(
-    body: Body, node: Node, data: tuple[Value, Value], weight: tuple[Value, Value | None]
-) -> Value | None:
-    """Return the convolution without the zero point of the data, less what that contributes where there is data."""
-    sizes, point = data[0].shape, shape_of(data[1])
-    image = [d for d in sizes[1:] if isinstance(d, int)] if sizes is not None else None
-    if sizes is None or image is None or len(image) < len(sizes) - 1 or math.prod(point or ()) != 1:
-        return None
-    points = [None, weight[1]] if weight[1] is not None else []
-    ones = body("ConstantOfShape", body.ints(1, *image), value=np.ones(1, np.uint8))
-    sums, share = (body("ConvInteger", x, weight[0], *points, **node.attrs) for x in (data[0], ones))
-    return body("Sub", sums, body("Mul", body.cast(body.reshape(data[1], []), "int32"), share))
-
-
-def _tap(body: Body, data: Value, window: Any, tap: Sequence[int]) -> Value:
-    """Return what one tap of a convolution reads of padded data, pixel by pixel."""
-    starts = [t * d for t, d in zip(tap, window.dilations, strict=True)]
-    steps = list(window.strides)
-    ends = [s + (n - 1) * by + 1 for s, n, by in zip(starts, window.output, steps, strict=True)]
-    axes = list(range(2, 2 + len(starts)))
-    return body("Slice", data, *(body.const(np.array(v, np.int64)) for v in (starts, ends, axes, steps)))
+    total: Value | None = None
+    for channels in np.split(np.arange(filters[1]), range(at_once, filters[1], at_once)):
+        of_all = (np.arange(group)[:, None] * filters[1] + channels).reshape(-1)
+        factors = (body("Gather", v, body.const(own), axis=1) for v, own in ((x, of_all), (w, channels)))
+        part = body.cast(body("Conv", *((x, w) if len(channels) == filters[1] else factors), **node.attrs), "int32")
+        total = part if total is None else body("Add", total, part)
+    return total
 
 
 def _qlinear(body: Body, node: Node, operands: Sequence[Value | None], sums: Value | None) -> Value | None:
@@ -175,7 +176,7 @@ def _qlinear(body: Body, node: Node, operands: Sequence[Value | None], sums: Val
 
 
 def _qlinear_conv(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | None:
-    sums = _conv_integer(body, node, [operands[i] for i in (0, 3, 2, 5)])
+    sums = _convolution(body, node, operands, (0, 3, 2, 5))
     bias = operands[8]
     if sums is not None and bias is not None:
         sums = body("Add", sums, body.reshape(bias, [-1, *[1] * ((sums.rank or 2) - 2)]))

@@ -177,7 +177,7 @@ def _composed(layer: Graph, node: Node, target: Target) -> tuple[Graph | None, s
 def _defined(node: Node) -> tuple[Graph | None, str]:
     """Return ONNX's definition of ``node``, or the reason why there is none."""
     try:
-        return definition(node), "ONNX does not define it for these operands"
+        return definition(node), "it covers no operands of these types and sizes"
     except TinycompError as error:
         return None, f"ONNX's definition does not fit the operands: {error.message}"
 
