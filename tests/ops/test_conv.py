@@ -86,6 +86,7 @@ TRANSPOSED = {
     "valid": ((1, 3, 4, 5), (3, 2, 4, 3), {"strides": [2, 2], "auto_pad": "VALID"}),
     "1d": ((2, 4, 6), (4, 3, 5), {"group": 2, "strides": [3], "pads": [2, 1]}),
     "3d": ((1, 2, 3, 4, 3), (2, 3, 2, 3, 2), {"strides": [1, 2, 2], "pads": [0, 1, 0, 1, 0, 0]}),
+    "kernel above x": ((2, 4, 2, 3), (4, 3, 5, 4), {"group": 2, "strides": [3, 2], "dilations": [2, 3]}),
     "zero_batch": ((0, 3, 4, 5), (3, 4, 3, 3), {}),
 }  # fmt: skip
 

@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
+from typing import NamedTuple
 
 from tinycomp.errors import MemoryLimitError, OptionError, TimeLimitError, shown
 from tinycomp.memory import system
@@ -25,41 +25,52 @@ SMALL = 1 << 26
 ENLARGE = "Use smaller inputs, or compile with a larger memory_limit=."
 
 
+_asking = Lock()
+"""Held by who asks for an end."""
+
+
 class Cancellation:
     """Let other threads end a run, where its timeout would."""
 
     def __init__(self) -> None:
         self.is_asked = False
-        self._lock = Lock()
         self._enders: list[Callable[[], object]] = []
 
     def ask(self) -> None:
         """End the run soon."""
-        with self._lock:
-            self.is_asked = True
-            for end in self._enders:
+        self.is_asked = True
+        with _asking:
+            for end in [*self._enders]:
                 end()
+
+    def add(self, end: Callable[[], object]) -> None:
+        """Have something called, perhaps twice, when the run is to end, which does not see it itself."""
+        self._enders.append(end)
+        if self.is_asked:
+            end()
+
+    def remove(self, end: Callable[[], object]) -> None:
+        """Have something called no more from now on."""
+        self._enders.remove(end)
+        if self.is_asked:
+            with _asking:  # who asks may be about to call it
+                return
 
     @contextmanager
     def ending(self, end: Callable[[], object]) -> Iterator[None]:
-        """Have something called within the ``with`` statement when the run is to end, which does not see it itself."""
-        with self._lock:
-            self._enders.append(end)
-            if self.is_asked:
-                end()
+        """Have something called within the ``with`` statement: see :meth:`add`."""
+        self.add(end)
         try:
             yield
         finally:
-            with self._lock:
-                self._enders.remove(end)
+            self.remove(end)
 
 
 _NOBODY = Cancellation()
 """What nobody asks."""
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """The limits of a run.
 
     Attributes:
@@ -119,6 +130,11 @@ def limited(
         yield
     finally:
         _current.reset(token)
+
+
+def end_with(cancellation: Cancellation) -> None:
+    """Let what this thread does from now on end when that is asked, and set no other limits."""
+    _current.set(Limits(cancellation=cancellation))
 
 
 def check_positive(name: str, value: float | None, unit: str) -> None:

@@ -8,6 +8,7 @@ every tap of every window has its own offset.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -328,6 +329,12 @@ def fold(taps: Array, window: Window[int]) -> Array:
 
     ``taps`` is (batch, channels, *kernel, *windows); the result has the ``sizes`` of the window.
     """
+    if prod(window.output) < prod(window.kernel):  # fewer windows than taps, which may change roles
+        space = range(2, 2 + window.rank)
+        taps = np.moveaxis(taps, space, [axis + window.rank for axis in space])
+        window = replace(
+            window, kernel=window.output, output=window.kernel, strides=window.dilations, dilations=window.strides
+        )
     reach = [(n - 1) * s + e for n, s, e in zip(window.output, window.strides, window.extents, strict=True)]
     room = [max(r, b + n) for r, b, n in zip(reach, window.before, window.sizes, strict=True)]
     total: Array = np.zeros((*taps.shape[:2], *room), dtype=taps.dtype)

@@ -28,13 +28,20 @@ def direct_program(plan: Plan) -> NativeProgram | None:
     return step.run.native
 
 
-def direct_call(plan: Plan) -> Direct | None:
-    """Return the short way through ``plan``, or None if it is longer than one native region."""
+def direct_call(plan: Plan, ends: bool = False) -> Direct | None:
+    """Return the short way through ``plan``, or None if it is longer than one native region.
+
+    Args:
+        plan: The plan.
+        ends: Whether the way looks at the limits in force; there is none for texts.
+    """
     native = direct_program(plan)
     if native is None:
-        return _direct_of_texts(plan)
-    step = plan.steps[0]
-    return make_direct(native, [*map(plan.input_slots.index, step.reads)], [*map(plan.output_slots.index, step.writes)])
+        return None if ends else _direct_of_texts(plan)
+    reads, writes = (map(of.index, to) for of, to in (
+        (plan.input_slots, plan.steps[0].reads), (plan.output_slots, plan.steps[0].writes)
+    ))  # fmt: skip
+    return make_direct(native, [*reads], [*writes], ends=ends)
 
 
 def _direct_of_texts(plan: Plan) -> Direct | None:

@@ -26,6 +26,7 @@ from tinycomp.runtime.spec import TensorSpec, bind_symbols, check_feed, check_re
 if TYPE_CHECKING:
     from tinycomp.runtime.blob import Blob
     from tinycomp.runtime.diagram import Diagram
+    from tinycomp.runtime.native.direct import Direct
     from tinycomp.runtime.profile import Profile
     from tinycomp.runtime.report import Report
     from tinycomp.runtime.requests import Requests, RunFuture
@@ -212,7 +213,7 @@ class Module:
             )
         if outputs is not None and not isinstance(outputs, Mapping):
             raise FeedError("not a dict of arrays", where="outputs", expected="arrays by name", found=shown(outputs))
-        results, direct = None, None if timeout is not None or current().may_end else self._direct
+        results, direct = None, None if timeout is not None else self._ending if current().may_end else self._direct
         if direct is not None and len(feeds) == len(self._input_names):
             arrays = [*map(feeds.get, self._input_names)]
             results = direct(arrays) if outputs is None else direct(arrays, self._targets(outputs))
@@ -278,6 +279,11 @@ class Module:
     def devices(self) -> tuple[Any, ...]:
         """Return the devices that the module was given or has opened; it opens devices when it first runs."""
         return tuple(member.device for devices in self._device_sets for member in devices.opened())
+
+    @cached_property
+    def _ending(self) -> Direct | None:
+        """The short way of runs that may have to end before they are done."""
+        return None if self._direct is None else direct_call(self._parts.plan, ends=True)
 
     @property
     def in_flight(self) -> int:

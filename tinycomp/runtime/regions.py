@@ -121,6 +121,11 @@ class NativeRegion:
         """Return a direct call of the program that bypasses most of Python, if there is one."""
         return make_direct(self.native, range(len(self.program.inputs)), range(len(self.program.outputs)))
 
+    @cached_property
+    def _ending(self) -> Direct | None:
+        """The same for runs that may have to end before they are done."""
+        return make_direct(self.native, range(len(self.program.inputs)), range(len(self.program.outputs)), ends=True)
+
     def __call__(self, operands: Sequence[Array]) -> list[Array]:
         """Return the results in new arrays; operands that are not contiguous are copied."""
         inputs = operands
@@ -128,7 +133,8 @@ class NativeRegion:
             encoded = self._border.encode([_ready(x) for x in operands])
             assert encoded is not None
             inputs = encoded
-        results = None if self.direct is None or current().may_end else self.direct(inputs)
+        direct = self._ending if current().may_end else self.direct
+        results = None if direct is None else direct(inputs)
         if results is None:
             results = self.native.call([_ready(x) for x in inputs])
         return results if self._border is None else self._border.decode(inputs, results)

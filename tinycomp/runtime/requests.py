@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from tinycomp.arguments import checked
 from tinycomp.errors import ExecutionError
-from tinycomp.memory.budget import Cancellation, limited
+from tinycomp.memory.budget import Cancellation, end_with
 
 Results = dict[str, Any]
 RunRequest = Callable[[Mapping[str, Any]], Results]
@@ -74,9 +74,9 @@ class Requests:
     def _fulfil(self, future: RunFuture, run: Callable[[], Results], counted: bool) -> None:
         try:
             if future.set_running_or_notify_cancel():
+                end_with(future.cancellation)
                 try:
-                    with limited(cancellation=future.cancellation):
-                        results = run()
+                    results = run()
                 except Exception as error:
                     future.set_exception(error)
                 except BaseException as error:  # it would end the event loop of who awaits it

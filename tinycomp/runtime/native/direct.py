@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tinycomp.memory.budget import check_time, current
 from tinycomp.runtime.native.executor import NativeProgram
 from tinycomp.runtime.native.library import address, ffi, lib
 from tinycomp.runtime.native.program import Array
@@ -30,9 +31,9 @@ MakeObjects = Callable[[Any], Any]
 
 def make_direct(
     native: NativeProgram, reads: Sequence[int], writes: Sequence[int],
-    objects: Sequence[tuple[MakeObjects, int, int]] = (), count: int | None = None,
+    objects: Sequence[tuple[MakeObjects, int, int]] = (), count: int | None = None, ends: bool = False,
 ) -> Direct | None:  # fmt: skip
-    """Return a direct call of a program, or None if there is none; it supports no timeouts.
+    """Return a direct call of a program, or None if there is none.
 
     A run whose control flow needs more memory than an earlier one ends, and the caller takes the longer way, which asks
     for it.
@@ -43,6 +44,7 @@ def make_direct(
         writes: For every output its place among the results.
         objects: The results that are made of other results, in order: how, of which place, and for which.
         count: How many of the first places a call returns; by default all.
+        ends: Whether it looks at the limits in force; a run that they end is one that fails.
     """
     program = native.program
     extends = {target: source for source, target in program.in_place}
@@ -57,22 +59,41 @@ def make_direct(
     ]  # fmt: skip
     if any(fields[2] is None for fields in (*inputs, *outputs)):
         return None
-    call: Direct = _direct.make(
-        tuple([address(ffi.addressof(lib, name)) for name in _FUNCTIONS]),
-        address(native.handle),
-        address(native.pool_handle),
-        native,
-        native.contexts,
-        native.new_context,
-        np.ndarray,
-        np.empty,
-        tuple(inputs),
-        tuple(outputs),
-        native.sources,
-        tuple(objects),
-        len(outputs) + len(objects) if count is None else count,
-        program.is_symbolic,
-    )
+    functions = tuple([address(ffi.addressof(lib, name)) for name in _FUNCTIONS])
+    returned = len(outputs) + len(objects) if count is None else count
+
+    def made(contexts: list[Any]) -> Direct:
+        call: Direct = _direct.make(
+            functions, address(native.handle), address(native.pool_handle), native, contexts, native.new_context,
+            np.ndarray, np.empty, tuple(inputs), tuple(outputs), native.sources, tuple(objects), returned,
+            program.is_symbolic,
+        )  # fmt: skip
+        return call
+
+    return _ending(native, made) if ends else made(native.contexts)
+
+
+def _ending(native: NativeProgram, made: Callable[[list[Any]], Direct]) -> Direct:
+    """Return a call that knows in which context it runs, so that the limits in force can end it."""
+    idle: list[tuple[list[Any], Direct]] = []
+
+    def call(*given: Any) -> list[Array] | None:
+        limits = current()
+        check_time(limits)
+        context = native.taken()
+        try:
+            own, run = idle.pop()
+        except IndexError:
+            own = []
+            run = made(own)
+        own.append(context)
+        try:
+            return context.within(limits, run, given)
+        finally:
+            own.clear()
+            idle.append((own, run))
+            native.contexts.append(context)
+
     return call
 
 

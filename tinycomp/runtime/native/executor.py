@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 import re
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
 
 from tinycomp.errors import DeclaredShapeError, ExecutionError, FeedError, TargetError, shown
-from tinycomp.memory.budget import check_time, current, reserve_bytes, time_is_up
+from tinycomp.memory.budget import Limits, check_time, current, reserve_bytes, time_is_up
 from tinycomp.memory.mapped import mapping_of
 from tinycomp.runtime.native.building import ControlCall, Place, Sizes, describe
 from tinycomp.runtime.native.library import Kernel, address, ffi, lib, raise_error
@@ -89,6 +88,9 @@ class Pool:
         self.handle = ffi.gc(out[0], lib.tc_pool_destroy)
 
 
+_Result = TypeVar("_Result")
+
+
 class _Context:
     """The memory of one run at a time: arena, scratch, and reusable argument arrays.
 
@@ -112,6 +114,21 @@ class _Context:
         if any(call.control is not None for call in program.instructions):
             self._self = ffi.new_handle(self)
             lib.tc_context_supervise(self.handle, lib.tc_python_permits, self._self)
+
+    def within(self, limits: Limits, run: Callable[..., _Result], arguments: Sequence[Any]) -> _Result:
+        """Return what a run in the context does, which ends when the limits say."""
+        cancellation = limits.cancellation
+        if limits.deadline is not None:
+            lib.tc_context_end_after(self.handle, max(limits.remaining or 0.0, _AT_ONCE))
+        cancellation.add(self._end)
+        try:
+            return run(*arguments)
+        finally:
+            cancellation.remove(self._end)
+            lib.tc_context_end_after(self.handle, 0.0)
+
+    def _end(self) -> None:
+        lib.tc_context_end_after(self.handle, _AT_ONCE)
 
     def permits(self, nbytes: int) -> bool:
         """Tell whether a run may continue whose loops hold this many bytes.
@@ -394,12 +411,7 @@ class NativeProgram:
             FeedError: If an array does not have the dtype, shape or memory layout that the program expects.
             ExecutionError: If a kernel refused its data, for example an index out of range.
         """
-        free = self.contexts
-        # list.pop and list.append are atomic, so the free list needs no lock.
-        try:
-            context = free.pop()
-        except IndexError:
-            context = self.new_context()
+        context = self.taken()
         try:
             self._ready(context, inputs)
             self._bind(context.inputs, inputs, self._inputs_at(context))
@@ -408,21 +420,20 @@ class NativeProgram:
                 self._raise_run(context.error)
             self._give_grown(context, outputs)
         finally:
-            free.append(context)
+            self.contexts.append(context)
 
     def _start(self, context: _Context) -> int:
         """Run in a context until it ends, or has to, and return the status."""
         arguments = self.handle, context.handle, self.pool_handle, context.inputs, context.outputs, context.error
         limits = current()
-        if not limits.may_end:
-            return int(tc_run(*arguments))
-        if limits.deadline is not None:
-            lib.tc_context_end_after(context.handle, max(limits.deadline - time.monotonic(), _AT_ONCE))
+        return int(context.within(limits, tc_run, arguments) if limits.may_end else tc_run(*arguments))
+
+    def taken(self) -> _Context:
+        """Return a context, for :attr:`contexts` to get back; ``pop`` and ``append`` are atomic and need no lock."""
         try:
-            with limits.cancellation.ending(lambda: lib.tc_context_end_after(context.handle, _AT_ONCE)):
-                return int(tc_run(*arguments))
-        finally:
-            lib.tc_context_end_after(context.handle, 0.0)
+            return self.contexts.pop()
+        except IndexError:
+            return self.new_context()
 
     def _grown(self, context: _Context, index: int) -> Array:
         """Return a copy of an output whose size the last run in a context has determined.
@@ -472,11 +483,7 @@ class NativeProgram:
             outputs = [make(shape, dtype) for make, (_, dtype, shape, _) in self._made]
             self.run(inputs, outputs)
             return outputs
-        free = self.contexts
-        try:
-            context = free.pop()
-        except IndexError:
-            context = self.new_context()
+        context = self.taken()
         try:
             self._ready(context, inputs)
             self._bind(context.inputs, inputs, self._inputs_at(context))
@@ -491,7 +498,7 @@ class NativeProgram:
                 outputs[i] = self._grown(context, i)
             return outputs
         finally:
-            free.append(context)
+            self.contexts.append(context)
 
     def _ready(self, context: _Context, inputs: Sequence[Array]) -> None:
         """Prepare a context for the sizes of these arrays.
