@@ -58,9 +58,11 @@ def _dynamic_quantize_lstm(
     results = []
     for number, back in enumerate(backwards):
         own = [_piece(b, v, number) for v in (w, w_scale, w_point, r, r_scale, r_point, hidden, cell)]
-        gates = _product(b, data, *own[:3])
+        sums = b("MatMulInteger", data[0], own[0], None, own[2])
+        share = b("ReduceSum", b("Sub", b.cast(own[0], "int32"), b.cast(own[2], "int32")), b.ints(0), keepdims=0)
+        gates = b("Mul", b.cast(data[2], "int32"), share), b("Mul", data[1], own[1])
         added = [] if bias is None else [_sum_of_halves(b, _piece(b, bias, number), 4 * hidden_size)]
-        results.append(_scan(b, own[6:], gates, [*own[3:6], *added], hidden_size, back))
+        results.append(_scan(b, own[6:], sums, [*gates, *own[3:6], *added], hidden_size, back))
     states, cells, steps = zip(*results, strict=True)
     return _stacked(b, steps, 1), _stacked(b, states, 0), _stacked(b, cells, 0)
 
@@ -75,40 +77,40 @@ def _sum_of_halves(b: Body, bias: Value, size: int) -> Value:
     return b("Add", *(b("Slice", bias, b.ints(start), b.ints(start + size), b.ints(0)) for start in (0, size)))
 
 
-def _product(b: Body, data: Sequence[Value], w: Value, w_scale: Value, w_point: Value) -> Value:
-    stored, scale, point = data
-    sums = b.cast(b("MatMulInteger", stored, w, point, w_point), "float32")
-    return b("Mul", sums, b("Mul", scale, w_scale))
-
-
 def _scan(
-    b: Body, states: Sequence[Value], gates: Value, captured: Sequence[Value], size: int, back: int
+    b: Body, states: Sequence[Value], sums: Value, captured: Sequence[Value], size: int, back: int
 ) -> tuple[Value, ...]:
     """Return the last hidden state, the last cell, and the hidden states of all steps of one direction.
 
     Args:
         b: Where to add the Scan.
         states: The first hidden state and cell, ``[batch, size]``.
-        gates: What the input adds to the gates i, o, f and c, ``[steps, batch, 4 size]``.
-        captured: The recurrent weight, its scale and zero point, and maybe the bias.
+        sums: Of products of the input for the gates i, o, f and c, int32 ``[steps, batch, 4 size]``.
+        captured: What the input's zero point adds to the sums, and what they are worth; the recurrent weight, its scale
+            and zero point, and maybe the bias.
         size: Of the hidden state.
         back: Whether to read backwards.
     """
     inner = Body(Graph("step", infer=infer_node_types, opsets=dict(b.graph.opsets)))
-    batch = gates.shape[1] if gates.shape is not None else None
+    batch = sums.shape[1] if sums.shape is not None else None
     hidden, cell = (inner.graph.add_input(name, TensorType("float32", (batch, size))) for name in ("hidden", "cell"))
-    own = inner.graph.add_input("gates", TensorType("float32", (batch, 4 * size)))
-    weight, scale, point, *bias = (inner.graph.add_input(f"captured{i}", v.type) for i, v in enumerate(captured))
-    sums = inner("Add", own, _product(inner, inner.several(3, "DynamicQuantizeLinear", hidden), weight, scale, point))
+    own = inner.graph.add_input("sums", TensorType("int32", (batch, 4 * size)))
+    share, worth, weight, scale, point, *bias = (
+        inner.graph.add_input(f"captured{i}", v.type) for i, v in enumerate(captured)
+    )
+    stored, step, zero = inner.several(3, "DynamicQuantizeLinear", hidden)
+    products = inner.cast(inner("MatMulInteger", stored, weight, zero, point), "float32")
+    of_input = inner("Mul", inner.cast(inner("Sub", own, share), "float32"), worth)
+    gates = inner("Add", of_input, inner("Mul", products, inner("Mul", step, scale)))
     if bias:
-        sums = inner("Add", sums, *bias)
-    into, out, forget, fresh = inner.several(4, "Split", sums, inner.ints(*[size] * 4), axis=1)
+        gates = inner("Add", gates, *bias)
+    into, out, forget, fresh = inner.several(4, "Split", gates, inner.ints(*[size] * 4), axis=1)
     kept = inner("Mul", inner("Sigmoid", forget), cell)
     cell = inner("Add", kept, inner("Mul", inner("Sigmoid", into), inner("Tanh", fresh)))
     hidden = inner("Mul", inner("Sigmoid", out), inner("Tanh", cell))
     inner.graph.set_outputs([hidden, cell, inner("Identity", hidden)])
     attrs = {"num_scan_inputs": 1, "scan_input_directions": [back], "scan_output_directions": [back]}
-    given = [*states, gates, *captured]
+    given = [*states, sums, *captured]
     node = b.graph.add("Scan", given, attrs, bodies={"body": inner.graph}, captures=len(captured), outputs=3)
     return node.outputs
 

@@ -31,7 +31,7 @@ def grouping(body: str, outputs: str, inputs: str = X) -> list[str]:
     """Return the operators of each fusion group, in the order of the graph."""
     text = f'graph @g opset {{"" = 17}} ({inputs}) -> ({outputs}) {{\n{body}\n}}'
     graph = parse_graph(text, infer=infer_node_types)
-    found = fusion_groups.find_fusion_groups(graph, _steps)
+    found = fusion_groups.find_fusion_groups(graph, _steps, fusion_groups.order_to_fuse(graph, _steps))
     return [" ".join(n.op for n in group.nodes) for group in dict.fromkeys(found.values())]
 
 
@@ -58,6 +58,13 @@ T = "float32[2, 8, 40]"
             f"%m: {T} = Mul@14(%x, %e)\n%y: {T} = Tanh@13(%m)",
             "%y",
             ["Exp", "Mul Tanh"],
+        ),
+        # What is computed of single numbers runs before others read them.
+        (
+            "%r: float32[] = ReduceMax@13(%x) {keepdims = 0}\n%e: float32[] = Exp@13(%r)\n"
+            "%q: uint8[2, 8, 40] = QuantizeLinear@13(%x, %e)\n%n: float32[] = Neg@13(%e)",
+            "%q, %n",
+            ["Exp Neg"],
         ),
         # A normalisation by constants is a product and a sum.
         (
@@ -173,6 +180,6 @@ def test_activations_that_are_spelled_out(name, inner_is_wanted):
     ):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
     graph = tinycomp.from_onnx(model)
-    (group,) = set(fusion_groups.find_fusion_groups(graph, _steps).values())
+    (group,) = set(fusion_groups.find_fusion_groups(graph, _steps, fusion_groups.order_to_fuse(graph, _steps)).values())
     spelled = spelled_out(group.nodes, group.outputs(graph.outputs))
     assert len(spelled) == (0 if inner_is_wanted else len(nodes))

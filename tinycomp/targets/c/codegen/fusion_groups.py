@@ -8,7 +8,7 @@ the order of the graph, and the search is one walk over it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tinycomp.ir.graph import Graph, Node, Value
@@ -32,7 +32,7 @@ class FusionGroup:
 
     Attributes:
         space: What the shapes of all results have in common.
-        nodes: In the order of the graph.
+        nodes: In the order in which they run.
         steps: The most steps of the kernel's program.
         immediates: The most scalar constants.
         reads: The values, and what else, that it reads.
@@ -54,15 +54,41 @@ class FusionGroup:
         return [n.output for n in self.nodes if n.output in results or not members.issuperset(n.output.users)]
 
 
-def find_fusion_groups(graph: Graph, build: Callable[[Node], Steps | None]) -> dict[Node, FusionGroup]:
-    """Return the fusion group of every element-wise operator, which may be one of one.
+def order_to_fuse(graph: Graph, build: Callable[[Node], Steps | None]) -> list[Node]:
+    """Return the operators in the order of the graph, but element-wise ones on single numbers as soon as they can run.
+
+    So what is computed of a scale or a zero point is one group with them, though others read them before.
 
     Args:
         graph: A region with static shapes and layouts.
         build: The steps of an operator alone, or None if it is not element-wise.
     """
+
+    def is_early(node: Node) -> bool:
+        return build(node) is not None and tensor(node.output.type).size(unknown=2) == 1
+
+    order = dict[Node, None]()
+    for node in graph.nodes:
+        found = [node]
+        while found:
+            ready = found.pop()
+            if ready not in order and order.keys() >= {v.producer for v in ready.inputs if v and v.producer}:
+                order[ready] = None
+                found += [user for v in reversed(ready.outputs) for user in reversed([*v.users]) if is_early(user)]
+    return list(order)
+
+
+def find_fusion_groups(
+    graph: Graph, build: Callable[[Node], Steps | None], nodes: Sequence[Node]
+) -> dict[Node, FusionGroup]:
+    """Return the fusion group of every element-wise operator, which may be one of one.
+
+    Args:
+        graph: A region with static shapes and layouts.
+        build: The steps of an operator alone, or None if it is not element-wise.
+        nodes: Its operators in the order in which they run.
+    """
     grouping = _Grouping(frozenset(graph.outputs))
-    nodes = graph.nodes
     for node in nodes:
         grouping.take(node, build(node))
     place = {node: index for index, node in enumerate(nodes)}

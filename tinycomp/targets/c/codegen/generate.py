@@ -28,7 +28,7 @@ from tinycomp.target.policy import symbolic_macs
 from tinycomp.targets.c.codegen.element_program import Ref, Steps, emit_fusion_group
 from tinycomp.targets.c.codegen.emitter import Emitter, Rewrite
 from tinycomp.targets.c.codegen.epilogue import ANCHORS, spelled_out
-from tinycomp.targets.c.codegen.fusion_groups import FusionGroup, find_fusion_groups
+from tinycomp.targets.c.codegen.fusion_groups import FusionGroup, find_fusion_groups, order_to_fuse
 from tinycomp.targets.c.codegen.rules import LoweringRule
 from tinycomp.targets.c.codegen.texts import has_texts, takes_texts
 from tinycomp.targets.c.options import Settings
@@ -104,8 +104,10 @@ def _of_graph(name: str, graph: Graph, table: Table, settings: Settings, outer: 
             return _of_graph(f"{name}/{body_name}", body, table, settings, around)
 
         emit = Emitter(graph, settings, most, lower_body, outer)
-        groups = find_fusion_groups(graph, lambda node: _steps_alone(node, rules(node)))
-        for node in graph.nodes:
+        steps = functools.cache(lambda node: _steps_alone(node, rules(node)))
+        order = order_to_fuse(graph, steps)
+        groups = find_fusion_groups(graph, steps, order)
+        for node in order:
             group = groups.get(node)
             if group is None or node is group.nodes[-1]:
                 try:
