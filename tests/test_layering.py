@@ -21,7 +21,7 @@ BASE = frozenset(
     {"arguments", "console", "dataclass", "errors", "index", "lazy", "memory", "remark", "symbolic", "version"}
 )
 OPS = BASE | {"ir", "ops"}
-PASSES = OPS | {"rewrite", "analysis", "target", "passes", "frontend"}
+PASSES = OPS | {"rewrite", "analysis", "quantized", "target", "passes", "frontend"}
 COMPILING = PASSES | {"runtime", "targets", "checking", "driver"}
 
 SEES: dict[str, frozenset[str]] = {
@@ -39,7 +39,8 @@ SEES: dict[str, frozenset[str]] = {
     "ops": OPS,
     "rewrite": OPS | {"rewrite"},
     "analysis": OPS | {"rewrite", "analysis"},
-    "target": OPS | {"rewrite", "target"},
+    "quantized": OPS | {"rewrite", "quantized"},
+    "target": OPS | {"rewrite", "quantized", "target"},
     "passes": PASSES,
     "frontend": OPS | {"frontend"},
     "runtime": BASE | {"runtime"},
@@ -80,7 +81,7 @@ SELDOM = (
     "tinycomp.passes.legalize", "tinycomp.passes.keep_forms", "tinycomp.passes.place_by_cost",
     "tinycomp.frontend.microsoft", "tinycomp.frontend.norm_definition", "tinycomp.ops.recurrent", "tinycomp.ops.trees",
     "tinycomp.targets.c.ops.attention", "tinycomp.targets.c.ops.recurrent", "tinycomp.targets.c.quantized.products",
-    "tinycomp.targets.common.quantized.patterns",
+    "tinycomp.quantized.patterns",
 )  # fmt: skip
 """What compiling with the default options must do without."""
 

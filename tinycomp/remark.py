@@ -65,6 +65,10 @@ class Remark:
         return cls(data["stage"], (), data["target"], data["rule"], reason, data["progress"], remedy=remedy)
 
 
+Verdict = bool | Remark
+"""The answer of a predicate: True, or ``reject("reason")``."""
+
+
 def reject(reason: str) -> Remark:
     """Say no with a reason, in a predicate.
 

@@ -30,6 +30,7 @@ from tinycomp.memory.tiling import (
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.spatial import Window, make_window
 from tinycomp.passes import legalize
+from tinycomp.quantized import patterns, reading
 from tinycomp.rewrite import Composite, Match, P, Remark, ValuePattern, reject
 from tinycomp.rewrite.traits import attribute, is_structural
 from tinycomp.runtime.blob import Blob
@@ -52,7 +53,6 @@ from tinycomp.target import (
     split,
 )
 from tinycomp.targets.common import activations, checks, composites
-from tinycomp.targets.common.quantized import patterns, reading
 
 if TYPE_CHECKING:
     from tinycomp.driver.models import Model

@@ -6,7 +6,7 @@ import pytest
 from tests.runtime_c.helpers import Weight, run_single
 from tests.targets.quantized_arithmetic import multiplied
 from tinycomp.errors import ExecutionError, TargetError
-from tinycomp.targets.common.quantized.reading import fixed_point
+from tinycomp.quantized.reading import fixed_point
 
 
 def taps(rng: np.random.Generator, size: int, output: int, steps: int) -> np.ndarray:

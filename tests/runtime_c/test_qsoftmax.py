@@ -6,7 +6,7 @@ import pytest
 from tests.runtime_c.helpers import Weight, run_single
 from tests.targets.quantized_arithmetic import multiplied
 from tinycomp.errors import TargetError
-from tinycomp.targets.common.quantized.reading import fixed_point
+from tinycomp.quantized.reading import fixed_point
 
 SHAPES = [(1, 1, 1), (2, 197, 1), (3, 7, 5), (1, 500, 2), (4, 16, 1), (0, 4, 1), (2, 0, 3), (2, 3, 0)]
 

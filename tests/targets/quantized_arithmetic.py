@@ -14,8 +14,8 @@ from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ops import bind
 from tinycomp.ops.conv import convolve
 from tinycomp.ops.spatial import make_window
+from tinycomp.quantized.reading import limits
 from tinycomp.target import Target
-from tinycomp.targets.common.quantized.reading import limits
 
 F32 = np.float32
 Requantize = Callable[[np.ndarray, np.ndarray, Node], np.ndarray]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.targets.quantized_arithmetic import multiplied
-from tinycomp.targets.common.quantized import rescale
-from tinycomp.targets.common.quantized.rescale import Scale
+from tinycomp.quantized import rescale
+from tinycomp.quantized.rescale import Scale
 
 BYTES = np.arange(-128, 128)
 

@@ -112,14 +112,16 @@ class Difference:
     within: bool
 
 
-def compare(name: str, result: Any, reference: Any, tolerance: Tolerance) -> Difference:
-    """Compare two values: floats against ``atol + rtol * largest reference``, integers against ``atol`` steps.
+def compare(name: str, result: Any, reference: Any, tolerance: Tolerance, steps: float | None = None) -> Difference:
+    """Compare two values: floats against ``atol + rtol * largest reference``, integers against ``steps``.
+
+    By default integers may be ``atol`` apart, or one: what a float was rounded to may be on either side.
 
     Half precision may differ by a step at the largest, which is what rounding makes of any difference. Sequences and
     maps have the same length and keys, and are compared element by element; texts must be equal.
     """
     if isinstance(result, list) and isinstance(reference, list) and len(result) == len(reference):
-        parts = [compare(name, a, b, tolerance) for a, b in zip(result, reference, strict=True)]
+        parts = [compare(name, a, b, tolerance, steps) for a, b in zip(result, reference, strict=True)]
         return Difference(
             name,
             max((p.largest for p in parts), default=0.0),
@@ -142,7 +144,8 @@ def compare(name: str, result: Any, reference: Any, tolerance: Tolerance) -> Dif
     scale = float(np.abs(b[np.isfinite(b)]).max(initial=0.0))
     exact = result.dtype.kind in "iub"
     rtol = max(tolerance.rtol, HALF_STEP.get(result.dtype.name, 0.0))
-    allowed = max(tolerance.atol, 1.0) if exact else tolerance.atol + rtol * scale
+    whole = max(tolerance.atol, 1.0) if steps is None else steps
+    allowed = whole if exact else tolerance.atol + rtol * scale
     return Difference(name, largest, largest / scale if scale else largest, largest <= allowed)
 
 

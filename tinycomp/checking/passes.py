@@ -47,7 +47,7 @@ class NumericCheck:
         differences: dict[str, float] | None = None,
         given: Mapping[str, np.ndarray] = MappingProxyType({}),
     ) -> None:
-        self._lowering = dataclasses.replace(lowering, reference=True)
+        self._lowering = dataclasses.replace(lowering, reference=True, by_definition=True)
         self._folder = folder
         self._differences = {} if differences is None else differences
         self._tolerance = tolerance or Tolerance(rtol=1e-4, atol=1e-5)

@@ -12,11 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from tinycomp.checking.compare import compare
+from tinycomp.checking.compare import Difference, compare
 from tinycomp.driver.lowering import Lowering
 from tinycomp.frontend import export_model
 from tinycomp.frontend.quantized_layer import take_apart
 from tinycomp.ir.graph import REGION, Graph, Node
+from tinycomp.ir.types import EIGHT_BITS
+from tinycomp.ops import zero_points
+from tinycomp.quantized import Rounding
 from tinycomp.runtime.files import make_folder, write_files
 from tinycomp.target import Tolerance
 
@@ -55,12 +58,12 @@ class Reproducer:
         return path
 
 
-def every_value(graph: Graph, feeds: Values, lowering: Lowering) -> dict[str, Any]:
+def every_value(graph: Graph, feeds: Values, lowering: Lowering, rounding: Rounding = "float") -> dict[str, Any]:
     """Return every value of a graph by name, evaluated on the numpy kernels."""
     copy = graph.clone()
     named = [v for n in copy.nodes for v in n.used_outputs()]
     copy.set_outputs(named)
-    plan = dataclasses.replace(lowering, reference=True).plan(copy)
+    plan = dataclasses.replace(lowering, reference=True).plan(copy, rounding)
     results = plan.run([feeds[s.name] for s in plan.inputs])
     return {**feeds, **dict(zip([v.name for v in named], results, strict=True))}
 
@@ -71,15 +74,34 @@ def reproduce_region(node: Node, operands: Sequence[Any], lowering: Lowering) ->
     Single atoms are tried first, each on the operands that the numpy kernels give; then ever longer beginnings of the
     region; at last the region itself.
     """
-    body = node.body
-    values = every_value(body, dict(zip([v.name for v in body.inputs], operands, strict=True)), lowering)
+    body, values = node.body, reference_values(node, operands, lowering)
     atoms = [n.outputs[0].name for n in body.nodes]
     candidates = [[name] for name in atoms] + [atoms[: i + 1] for i in range(1, len(atoms))]
     for names in candidates:
         part = _outlined(body, names, node)
-        if _differs(part, values, lowering):
+        if not all(d.within for d in _differences(part, values, lowering)):
             return _flat_reproducer(part.body, values)
     return _flat_reproducer(body, values)
+
+
+def reference_values(region: Node, operands: Sequence[Any], lowering: Lowering) -> dict[str, Any]:
+    """Return every value of a region by name, evaluated on the numpy kernels."""
+    feeds = dict(zip([v.name for v in region.body.inputs], operands, strict=True))
+    return every_value(region.body, feeds, lowering, lowering.rounding_of(region))
+
+
+def is_layer(node: Node) -> bool:
+    """Tell whether a node of a region computes stored numbers from stored numbers as one quantised layer."""
+    if not node.is_composite and not zero_points(node):
+        return False
+    operands = [v for v in node.inputs if v is not None and not v.is_const]
+    exact = all(v.dtype in {*EIGHT_BITS, "int32"} for v in node.used_outputs())
+    return exact and all(v.dtype in EIGHT_BITS for v in operands)
+
+
+def alone(region: Node, atom: Node, values: Values, lowering: Lowering) -> list[Difference]:
+    """Build one node of a region alone, and compare its results on the reference's operands."""
+    return _differences(_outlined(region.body, [atom.outputs[0].name], region), values, lowering)
 
 
 def _outlined(body: Graph, names: Sequence[str], region: Node) -> Node:
@@ -90,13 +112,15 @@ def _outlined(body: Graph, names: Sequence[str], region: Node) -> Node:
     return copy.outline(nodes, region.op, domain=REGION, target=region.target)
 
 
-def _differs(part: Node, values: Values, lowering: Lowering) -> bool:
+def _differences(part: Node, values: Values, lowering: Lowering) -> list[Difference]:
     assert part.target is not None
     tolerance = lowering.targets[part.target].tolerance
-    fresh = dataclasses.replace(lowering, programs={})
+    fresh = dataclasses.replace(lowering, programs={}, callables={}, natives={}, answers={})
     results = fresh.region(part)([values[v.name] for v in part.body.inputs])
+    single = part.body.nodes[0] if len(part.body) == 1 else None
+    steps = tolerance.steps if single is not None and is_layer(single) else None
     names = part.body.output_names
-    return any(not compare(n, f, values[n], tolerance).within for n, f in zip(names, results, strict=True))
+    return [compare(n, f, values[n], tolerance, steps) for n, f in zip(names, results, strict=True)]
 
 
 def reproduce_pass(before: Graph, after: Graph, feeds: Values, lowering: Lowering, tolerance: Tolerance) -> Reproducer:

@@ -35,6 +35,9 @@ from tinycomp.target.target import composites_for
 
 if TYPE_CHECKING:
     from tinycomp.driver import blobs
+    from tinycomp.quantized import Rounding
+    from tinycomp.quantized import layers as quantized_layers
+    from tinycomp.quantized.integers import Kernel
     from tinycomp.runtime import blob as blob_region
     from tinycomp.runtime.csource import region as c_region
     from tinycomp.runtime.csource import source as c_source
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
 
     Programs = dict[tuple[str, "Shapes"], Program | c_source.CSource | blob_region.Blob]
     """Compiled regions by symbol and operand shapes; the shapes of a region that serves several sizes are symbolic."""
+    Layer = tuple[Node, Kernel]
+    Layers = Mapping[Node, Layer]
 else:
     blobs = LazyModule("tinycomp.driver.blobs")
     blob_region = LazyModule("tinycomp.runtime.blob")
@@ -52,6 +57,7 @@ else:
     device_interface = LazyModule("tinycomp.runtime.device.interface")
     device_plan = LazyModule("tinycomp.runtime.device.plan")
     device_region = LazyModule("tinycomp.runtime.device.region")
+    quantized_layers = LazyModule("tinycomp.quantized.layers")
 
 Shapes = tuple[tuple[Dim, ...], ...]
 
@@ -85,6 +91,7 @@ class Lowering:
         programs: Programs, blobs and C source by region symbol and operand shapes; those that are there already are
             used, and new ones are added.
         reference: Whether regions run on the numpy kernels, too, for comparison.
+        by_definition: Whether these compute quantised layers by their definition in float32, not in integers.
         specialize: Whether regions with dynamic dimensions are built anew for each set of sizes, whatever their target.
         devices: The devices that regions run on, and what to do when they fail.
         callables: Callables and device programs, which are not saved, by region symbol and operand shapes.
@@ -99,6 +106,7 @@ class Lowering:
     constants: Constants = field(default_factory=Constants)
     programs: Programs = field(default_factory=dict)
     reference: bool = False
+    by_definition: bool = False
     specialize: bool = False
     devices: DeviceOptions = field(default_factory=DeviceOptions)
     callables: dict[tuple[str, Shapes], Any] = field(default_factory=dict)
@@ -120,8 +128,12 @@ class Lowering:
             for key in [key for key in known if key[0] == region.op]:
                 del known[key]
 
-    def plan(self, graph: Graph) -> Plan:
+    def plan(self, graph: Graph, rounding: Rounding = "float") -> Plan:
         """Return the plan of a graph; nested bodies become plans of their own.
+
+        Args:
+            graph: The graph.
+            rounding: How the sums of quantised layers on the host become 8-bit numbers.
 
         Raises:
             TargetError: If a code generator fails.
@@ -129,9 +141,12 @@ class Lowering:
             MemoryLimitError: If values of known size exceed the memory budget.
         """
         with assuming(graph.bounds):
-            return self._plan(graph)
+            return self._plan(graph, rounding)
 
-    def _plan(self, graph: Graph) -> Plan:
+    def _plan(self, graph: Graph, rounding: Rounding) -> Plan:
+        layers: Layers = {}
+        if not self.by_definition and any(n.op == "DequantizeLinear" for n in graph.nodes):
+            graph, layers = quantized_layers.in_integers(graph, rounding)
         slots = _Slots(graph, self.constants)
         nodes = graph.nodes
         last_use = _last_uses(graph, nodes)
@@ -141,7 +156,7 @@ class Lowering:
         for index, node in enumerate(nodes):
             check_time(current(), node.label)
             frees = tuple(slots.of[v] for v in last_use.get(index, ()))
-            steps.append(self._step(node, slots, frees))
+            steps.append(self._step(node, slots, frees, rounding, layers.get(node)))
         self._values -= peak
         plan = Plan(
             input_specs(graph),
@@ -153,10 +168,16 @@ class Lowering:
         )
         return device_plan.plan_of(plan) if self.devices.in_use else plan
 
-    def _step(self, node: Node, slots: _Slots, frees: tuple[int, ...]) -> Step:
+    def _step(self, node: Node, slots: _Slots, frees: tuple[int, ...], rounding: Rounding, layer: Layer | None) -> Step:
         reads = tuple(ABSENT if v is None else slots.of[v] for v in node.inputs)
         writes = tuple(slots.of[v] if v.name else DISCARD for v in node.outputs)
-        run, tier, bodies = self._computation(node)
+        if layer is not None:
+            core, compute = layer
+            return Step(
+                core.label, core.qualified_op, "numpy", lambda operands: (compute(*operands),), reads, writes, frees,
+                node.sources, silent=True,
+            )  # fmt: skip
+        run, tier, bodies = self._computation(node, rounding)
         label = node.op if node.is_region else node.label
         rebuild = functools.partial(_with_bodies, node) if bodies else None
         silent = isinstance(run, NativeRegion) or has_trait(node, "silent")
@@ -167,13 +188,20 @@ class Lowering:
             make_objects,
         )  # fmt: skip
 
-    def _computation(self, node: Node) -> tuple[Run, str, tuple[Plan, ...]]:
+    def _computation(self, node: Node, rounding: Rounding) -> tuple[Run, str, tuple[Plan, ...]]:
         if node.is_region and not self.reference:
             return self.region(node), node.target or "", ()
-        bodies = tuple(self.plan(body) for body in node.bodies.values())
+        if node.is_region:
+            rounding = self.rounding_of(node)
+        bodies = tuple(self.plan(body, rounding) for body in node.bodies.values())
         if node.is_call:
             return bodies[0].run, "numpy", bodies
         return *_on_the_host(node, bodies), bodies
+
+    def rounding_of(self, region: Node) -> Rounding:
+        """Return how the target of a region requantises sums, which is how the reference does."""
+        target = self.targets.get(region.target or "")
+        return "float" if target is None else target.requantize
 
     def region(self, node: Node) -> Run:
         """Return the computation of a region.
@@ -337,7 +365,9 @@ class Lowering:
 
     def _reference(self, node: Node) -> Run:
         """Return what computes a region on the numpy kernels."""
-        return Lowering(self.targets, self.pool, constants=self.constants, reference=True)._computation(node)[0]
+        return Lowering(self.targets, self.pool, constants=self.constants, reference=True)._computation(node, "float")[
+            0
+        ]
 
     def _made(self, node: Node, keep: bool) -> Any:
         """Call the code generator of the target, unless the cache of blobs has its result for this region."""

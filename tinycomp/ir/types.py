@@ -23,6 +23,7 @@ Dim = int | str | None
 """A dimension: a size, an expression over named sizes (:mod:`tinycomp.symbolic`), or None where nothing is known."""
 
 UNKNOWN_DTYPE = "?"
+EIGHT_BITS = frozenset({"int8", "uint8"})
 ROW_MAJOR = ""
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 

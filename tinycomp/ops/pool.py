@@ -120,7 +120,7 @@ def max_pool_indices(x: Array, **attrs: Any) -> Any:
     return max_pool(x, **attrs, outputs=2)
 
 
-def _counts(window: Window[int], count_include_pad: bool) -> Array:
+def cells(window: Window[int], count_include_pad: bool) -> Array:
     """Return how many cells each window counts: those of the input and, if asked for, of the padding.
 
     Cells beyond the padding behind, which ``ceil_mode`` can reach, never count.
@@ -143,7 +143,7 @@ def average_pool(x: Array, *, count_include_pad: int = 0, kernel_shape: Sequence
     window = make_window("AveragePool", x.shape[2:], kernel_shape, **given)
     total = window_reduce(pad_for(x, window), window, np.add)
     # A dilated window can fall between the cells and count none; its sum is zero, and so is its mean.
-    counts = np.maximum(_counts(window, bool(count_include_pad)), 1)
+    counts = np.maximum(cells(window, bool(count_include_pad)), 1)
     return np.asarray(total / counts.astype(x.dtype))
 
 

@@ -24,7 +24,7 @@ from tinycomp.quantization.encoding import Affine, Weights, quantize_bias
 from tinycomp.quantization.layers import Layer, Slot
 from tinycomp.quantization.options import Options
 from tinycomp.quantization.products import channels_of, data_scale, quantized_weight
-from tinycomp.targets.common.quantized.reading import limits
+from tinycomp.quantized.reading import limits
 
 
 class Placement:

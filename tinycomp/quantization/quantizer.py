@@ -24,8 +24,9 @@ from tinycomp.quantization.layers import Layer, Selector, choose, select
 from tinycomp.quantization.options import Activations, Method, Options, one_of
 from tinycomp.quantization.placement import Placement
 from tinycomp.quantization.weight_only import WeightMethod, WeightOptions, quantize_weights
+from tinycomp.quantized.layer import QuantizedLayer
 from tinycomp.target import Target
-from tinycomp.target.quantization import QuantizedLayer, violations
+from tinycomp.target.quantization import violations
 
 _PER_CHANNEL_SINCE = 13
 _CONVERTED = 17

@@ -15,22 +15,16 @@ from tinycomp.target.policy import Policy, TransferCost
 from tinycomp.target.target import OpRule, Target, Tolerance, Verdict, answer_reason
 
 if TYPE_CHECKING:
+    from tinycomp.quantized.layer import QuantizationParameters, QuantizedLayer
     from tinycomp.target.cost import HOST_COST, Cost, Link, fused_roofline, roofline
-    from tinycomp.target.quantization import (
-        QuantizationCheck,
-        QuantizationParameters,
-        QuantizationRule,
-        QuantizedLayer,
-        Violation,
-        violations,
-    )
+    from tinycomp.target.quantization import QuantizationCheck, QuantizationRule, Violation, violations
     from tinycomp.target.region import Region, Split, split
 else:
     __getattr__ = from_modules(
         __name__,
         dict.fromkeys(("HOST_COST", "Cost", "Link", "fused_roofline", "roofline"), ".cost")
-        | dict.fromkeys(("QuantizationCheck", "QuantizationParameters", "QuantizationRule"), ".quantization")
-        | dict.fromkeys(("QuantizedLayer", "Violation", "violations"), ".quantization")
+        | dict.fromkeys(("QuantizationParameters", "QuantizedLayer"), "tinycomp.quantized.layer")
+        | dict.fromkeys(("QuantizationCheck", "QuantizationRule", "Violation", "violations"), ".quantization")
         | dict.fromkeys(("Region", "Split", "split"), ".region"),
     )
 

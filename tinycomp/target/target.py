@@ -19,6 +19,7 @@ from tinycomp.index import named
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.lazy import LazyModule
 from tinycomp.ops.signatures import unknown_operator
+from tinycomp.quantized import Rounding
 from tinycomp.rewrite import Composite, Match, Remark, reject
 from tinycomp.rewrite.composites import CompositeGroup
 from tinycomp.rewrite.pattern import Head
@@ -62,7 +63,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _R = TypeVar("_R", bound="QuantizationRule | Callable[..., QuantizationRule]")
 
 
-@checked_fields(least={"rtol": 0, "atol": 0})
+@checked_fields(least={"rtol": 0, "atol": 0, "steps": 0})
 @dataclass(frozen=True, slots=True)
 class Tolerance:
     """Limit how far a region's results may differ from the reference.
@@ -70,10 +71,12 @@ class Tolerance:
     Attributes:
         rtol: The relative difference.
         atol: The absolute difference; for integers, the number of steps.
+        steps: How many steps the stored results of one quantised layer may differ, given equal data.
     """
 
     rtol: float = 1e-3
     atol: float = 1e-5
+    steps: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +206,8 @@ class Target:
         options: A frozen dataclass whose fields are the target's options, see :mod:`tinycomp.target.options`.
         legalize: Passes of :mod:`tinycomp.passes.legalize`, such as ``DecomposeStrides(3)``. Each expresses a layer in
             other operators, if the target refuses the layer and takes these.
+        requantize: How the integer sums of quantised layers become 8-bit numbers: by a float32 factor (``"float"``), or
+            by TFLite's 31-bit multiplier and shift (``"fixed_point"``). The reference rounds alike.
         cost: The cost of work on the target. If all targets of a compilation have a cost, the cheapest placement
             decides between them and the host; otherwise their order does.
         version: The version of the code generator. If it is given, blobs are kept in the user's cache, so that the
@@ -245,6 +250,7 @@ class Target:
         canonical: bool = False,
         legalize: Sequence[Legalizing] = (),
         buckets: Sequence[int] = (),
+        requantize: Rounding = "float",
         cost: Cost | None = None,
         version: str | None = None,
     ) -> None:
@@ -274,6 +280,12 @@ class Target:
         self.widens_half = False
         self.falls_back = False
         self.cost = cost
+        if requantize not in get_args(Rounding):
+            raise TargetError(
+                "not a way to requantise sums", where=f"target {name}, requantize",
+                expected=" or ".join(get_args(Rounding)), found=shown(requantize),
+            )  # fmt: skip
+        self._requantize: Rounding = requantize
         self._requires = requires
         self.options = None if options is None else defaults_of(options, f"target {name}")
         self._composites: list[Composite | CompositeGroup] = []
@@ -443,6 +455,11 @@ class Target:
             for key, rules in self.rules.items()
         }
         return made
+
+    @property
+    def requantize(self) -> Rounding:
+        """Return how sums of quantised layers become 8-bit numbers, which the options may set."""
+        return getattr(self.options, "requantize", None) or self._requantize
 
     @property
     def tolerance(self) -> Tolerance:

@@ -16,8 +16,29 @@ from math import prod
 
 import numpy as np
 
+from tinycomp.ir.types import EIGHT_BITS
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.pool import max_pool, window_reduce
+from tinycomp.quantized.patterns import (
+    bias_per_channel,
+    equal_counts,
+    scaled_per_channel,
+    sums_fit,
+)
+from tinycomp.quantized.reading import (
+    PRODUCTS,
+    IntegerProduct,
+    Requantization,
+    bias_of,
+    channel_axis,
+    constant,
+    dequantizer,
+    first,
+    geometry,
+    limits,
+    scale_of,
+    zero_point_of,
+)
 from tinycomp.target_api import (
     Buffer,
     Convolution,
@@ -45,27 +66,6 @@ from tinycomp.target_api import (
     tile_matmul,
 )
 from tinycomp.targets import npu_sim_device as device
-from tinycomp.targets.common.checks import EIGHT_BITS
-from tinycomp.targets.common.quantized.patterns import (
-    bias_per_channel,
-    equal_counts,
-    scaled_per_channel,
-    sums_fit,
-)
-from tinycomp.targets.common.quantized.reading import (
-    PRODUCTS,
-    IntegerProduct,
-    Requantization,
-    bias_of,
-    channel_axis,
-    constant,
-    dequantizer,
-    first,
-    geometry,
-    limits,
-    scale_of,
-    zero_point_of,
-)
 from tinycomp.targets.npu_sim_device import LANES, Program, Work
 
 Answer = bool | Remark

@@ -16,9 +16,9 @@ from tinycomp.ir.verify import verify
 from tinycomp.ops import bind
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.passes.expand_functions import ExpandFunctions
+from tinycomp.quantized import patterns
 from tinycomp.rewrite import P, reject
 from tinycomp.target import Policy, Target
-from tinycomp.targets.common.quantized import patterns
 
 SWISH = 'graph @main opset {"" = 24} (%x: float32[2, 3]) -> (%y) { %y = Swish(%x) from ["gate"] }'
 

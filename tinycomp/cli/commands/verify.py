@@ -123,6 +123,7 @@ def _run(options: Namespace, session: Session) -> int:
                     "within": r.within,
                     "reached": r.reached,
                     "values": [asdict(d) for d in r.differences],
+                    "layers": [asdict(d) for d in r.layers],
                 }
                 for r in regions
             ],
@@ -185,7 +186,8 @@ def _first(outputs: Sequence[Difference], regions: Sequence[RegionCheck]) -> str
     """Name the first thing that differs in order of execution; regions come before the results they lead to."""
     for region in regions:
         if not region.within:
-            return f"region {region.symbol}"
+            first = next((d for d in region.layers if not d.within), None)
+            return f"region {region.symbol}" + (f', layer "{first.name}"' if first is not None else "")
     return next((f"output {d.name}" for d in outputs if not d.within), None)
 
 
@@ -194,7 +196,12 @@ def _show(
 ) -> None:
     session.show(_table(f"Results next to {reference}", [("", d) for d in outputs]))
     if options.regions:
-        rows = [(f"{r.symbol} ({r.target})", d) for r in regions for d in r.differences]
+        rows = [
+            (f"{r.symbol} ({r.target})" + (", alone" if d in r.layers else ""), d)
+            for r in regions
+            for d in ([d for d in r.layers if not d.within] if r.layers else r.differences)
+            or [dataclasses.replace(d, within=True) for d in r.differences]
+        ]
         shown = _table("Regions next to the numpy kernels", rows) if rows else "No region was compared."
         session.show(shown, *(_doubt(r) for r in regions if not r.reached))
     first = _first(outputs, regions)

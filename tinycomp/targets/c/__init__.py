@@ -62,7 +62,7 @@ def _check_of(domain: str, name: str) -> Check:
 def _make_target() -> Target:
     target = Target(
         "c",
-        tolerance=Tolerance(rtol=1e-4, atol=1e-6),
+        tolerance=Tolerance(rtol=1e-4, atol=1e-6, steps=0),
         description="The built-in C runtime for CPUs (scalar, AVX2, AVX-512).",
         programs=True,
         canonical=True,

@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tinycomp.quantized import Rounding
 from tinycomp.runtime.native.processor import default_isa
 from tinycomp.target import Tolerance
 
 Winograd = bool | Literal["auto"]
 """Whether convolutions may be computed by Winograd's algorithm: never, wherever possible, or where it pays."""
-
-Requantize = Literal["float", "fixed_point"]
-"""How integer sums become 8-bit numbers: by a float32 factor, or by TFLite's 31-bit multiplier and shift."""
 
 Memory = Literal["fast", "least"] | int
 """The aim of memory planning: speed, as few bytes as possible, or at most a number of bytes."""
@@ -50,7 +48,7 @@ class COptions:
     """
 
     winograd: Winograd = field(default="auto", metadata={"words": {"never": False, "auto": "auto", "always": True}})
-    requantize: Requantize = "float"
+    requantize: Rounding = "float"
     memory: Memory = field(default="fast", metadata={"form": "fast|least|BYTES"})
     precision: Precision = "f32"
     tuning: Any = field(default=None, metadata={"form": "FILE", "saved": False, "file": True})
@@ -63,7 +61,7 @@ class COptions:
     @property
     def tolerance(self) -> Tolerance | None:
         """The tolerance of comparisons with the numpy kernels; None for the target's default."""
-        return Tolerance(rtol=0.05, atol=1e-3) if self.rounds else None
+        return Tolerance(rtol=0.05, atol=1e-3, steps=0) if self.rounds else None
 
     def for_plan(self, threads: int) -> Settings:
         """Return the settings for a plan that runs on this many threads.

@@ -8,13 +8,12 @@ import numpy as np
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.types import Dim, TensorType
-from tinycomp.rewrite import Remark, reject
+from tinycomp.remark import Remark, reject
+from tinycomp.remark import Verdict as Verdict
 from tinycomp.symbolic import Size
 
-Verdict = bool | Remark
 Check = Callable[[Node], Verdict]
 Shape = tuple[Dim, ...] | None
-EIGHT_BITS = frozenset({"int8", "uint8"})
 
 
 def all_of(*checks: Check) -> Check:

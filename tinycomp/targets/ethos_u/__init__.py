@@ -14,7 +14,7 @@ from tinycomp.ir.graph import Node
 from tinycomp.passes.legalize import DecomposeStrides
 from tinycomp.rewrite import reject
 from tinycomp.runtime.blob import Blob
-from tinycomp.target import Policy, Target
+from tinycomp.target import Policy, Target, Tolerance
 from tinycomp.targets.common.checks import Verdict
 from tinycomp.targets.ethos_u.vela import Compiled, compile_file
 from tinycomp.targets.tosa import LEGALIZE, add_rows, emit, unsigned
@@ -113,6 +113,7 @@ def _compares(node: Node, accelerator: str) -> Verdict:
 TARGET = Target(
     "ethos_u", description="Arm Ethos-U microNPUs, by TOSA and Vela; runs in TOSA's reference model here",
     options=EthosUOptions, static_shapes=True, canonical=True, policy=Policy(min_macs=1),
+    requantize="fixed_point", tolerance=Tolerance(steps=0),
     legalize=(*LEGALIZE, DecomposeStrides(_STRIDE)),
 )  # fmt: skip
 add_rows(TARGET, constraint)

@@ -20,7 +20,7 @@ from tinycomp.passes.legalize import TransposedToConvolutions as Transposed
 from tinycomp.rewrite import reject
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.runtime.blob import Blob
-from tinycomp.target import Target
+from tinycomp.target import Target, Tolerance
 from tinycomp.target.quantization import REAL
 from tinycomp.targets.common.checks import Verdict
 from tinycomp.targets.common.composites import own_parameters
@@ -98,7 +98,7 @@ def emit(region: Node) -> Program:
 LEGALIZE = tuple(kind() for kind in (ReductionsToPools, StepsToPools, ExplicitPads, NarrowWeights, Transposed))
 TARGET = Target(
     "tosa", description="TOSA 1.0 in its reference model, 8-bit integers to the bit; slow", options=TosaOptions,
-    static_shapes=True, canonical=True, legalize=LEGALIZE,
+    static_shapes=True, canonical=True, legalize=LEGALIZE, requantize="fixed_point", tolerance=Tolerance(steps=0),
 )  # fmt: skip
 add_rows(TARGET)
 

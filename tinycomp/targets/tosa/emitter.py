@@ -16,9 +16,9 @@ from tinycomp.errors import UnsupportedError
 from tinycomp.ir.graph import Value
 from tinycomp.ops.numeric import Array, prod
 from tinycomp.ops.spatial import Window
-from tinycomp.targets.common.quantized.interpolation import LinearAxis
-from tinycomp.targets.common.quantized.reading import Requantization
-from tinycomp.targets.common.quantized.rescale import Scale
+from tinycomp.quantized.interpolation import LinearAxis
+from tinycomp.quantized.reading import Requantization
+from tinycomp.quantized.rescale import Scale
 from tinycomp.targets.tosa.program import Program, Tensor
 
 Order = tuple[int, ...]

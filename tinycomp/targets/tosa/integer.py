@@ -15,13 +15,10 @@ from tinycomp.index import named
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ops.numeric import Array, prod
 from tinycomp.ops.spatial import Window, make_window, window_attributes
-from tinycomp.rewrite import Match, Remark, ValuePattern, reject
-from tinycomp.target.quantization import QuantizationCheck, QuantizationRule, QuantizedLayer, Rules
-from tinycomp.targets.common.checks import Check, Verdict
-from tinycomp.targets.common.composites import operands_of
-from tinycomp.targets.common.quantized import patterns, rescale
-from tinycomp.targets.common.quantized.interpolation import IntegerResize, interpolates
-from tinycomp.targets.common.quantized.reading import (
+from tinycomp.quantized import patterns, rescale
+from tinycomp.quantized.interpolation import IntegerResize, interpolates
+from tinycomp.quantized.layer import QuantizedLayer
+from tinycomp.quantized.reading import (
     MEAN_WEIGHT,
     PRODUCTS,
     IntegerProduct,
@@ -31,8 +28,8 @@ from tinycomp.targets.common.quantized.reading import (
     scale_of,
     zero_point_of,
 )
-from tinycomp.targets.common.quantized.rescale import Scale, ScaledSum
-from tinycomp.targets.common.quantized.softmax import (
+from tinycomp.quantized.rescale import Scale, ScaledSum
+from tinycomp.quantized.softmax import (
     GUESS_BITS,
     GUESS_SHIFT,
     POWER_DIGIT,
@@ -40,7 +37,11 @@ from tinycomp.targets.common.quantized.softmax import (
     IntegerSoftmax,
     has_lines,
 )
-from tinycomp.targets.common.quantized.tables import looked_up, one_variable, table_of
+from tinycomp.quantized.tables import looked_up, one_variable, table_of
+from tinycomp.rewrite import Match, Remark, ValuePattern, reject
+from tinycomp.target.quantization import QuantizationCheck, QuantizationRule, Rules
+from tinycomp.targets.common.checks import Check, Verdict
+from tinycomp.targets.common.composites import operands_of
 from tinycomp.targets.tosa.emitter import OFFSET, Emitter, Order, last_axis, offset_of, row_major, shape_of
 from tinycomp.targets.tosa.program import Tensor
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tinycomp.ir.graph import Node, Value
+from tinycomp.quantized.interpolation import LinearAxis
+from tinycomp.quantized.reading import constant as array_of
 from tinycomp.rewrite import reject
 from tinycomp.target.quantization import QuantizationRule, Rules
 from tinycomp.targets.common.checks import Verdict, all_of, constant
-from tinycomp.targets.common.quantized.interpolation import LinearAxis
-from tinycomp.targets.common.quantized.reading import constant as array_of
 from tinycomp.targets.tosa.emitter import Emitter, offset_of, shape_of
 from tinycomp.targets.tosa.integer import Rule, common_order, emit_max_pool, max_pool_fits
 

@@ -6,10 +6,10 @@ import numpy as np
 
 from tinycomp.ir.graph import Node
 from tinycomp.ops.numeric import prod
+from tinycomp.quantized.reading import constant as array_of
+from tinycomp.quantized.reading import limits
 from tinycomp.rewrite import reject
 from tinycomp.targets.common.checks import Verdict, all_of, constant, ranks
-from tinycomp.targets.common.quantized.reading import constant as array_of
-from tinycomp.targets.common.quantized.reading import limits
 from tinycomp.targets.tosa.emitter import Emitter, shape_of
 from tinycomp.targets.tosa.integer import Rule, batches_are_equal, common_order, matmul, plane, ranks_are_known
 from tinycomp.targets.tosa.program import Tensor

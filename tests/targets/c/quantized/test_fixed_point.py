@@ -9,9 +9,9 @@ import tinycomp
 from tests.targets.quantized_arithmetic import by_fixed_point, evaluate
 from tests.targets.quantized_layers import Layer
 from tinycomp.ir import Graph, TensorType
+from tinycomp.quantized.softmax import LONGEST
 from tinycomp.runtime.native.processor import available_isas
 from tinycomp.targets.c import TARGET
-from tinycomp.targets.common.quantized.softmax import LONGEST
 
 FIXED = TARGET.with_options(requantize="fixed_point")
 

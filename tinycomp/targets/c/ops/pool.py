@@ -9,7 +9,7 @@ from dataclasses import fields
 
 from tinycomp.index import named
 from tinycomp.ir.graph import TINYCOMP, Node
-from tinycomp.ir.types import tensor
+from tinycomp.ir.types import EIGHT_BITS, tensor
 from tinycomp.ops.spatial import POOLING, Window, make_window, window_attributes
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
@@ -20,7 +20,7 @@ from tinycomp.targets.c.codegen.emitter import Emitter, nbytes
 from tinycomp.targets.c.codegen.images import FLOAT, Pixels, is_planar, pixels_of, pixels_to
 from tinycomp.targets.c.codegen.rules import LoweringRules
 from tinycomp.targets.c.ops.conv import axes_of, axis_params, image, window_of, window_params
-from tinycomp.targets.common.checks import EIGHT_BITS, Verdict, all_of, dtypes, float32, ranks, sized_type
+from tinycomp.targets.common.checks import Verdict, all_of, dtypes, float32, ranks, sized_type
 
 FAMILY = LoweringRules()
 

@@ -13,6 +13,7 @@ from tinycomp.ir.graph import COMPOSITE, Node, Value
 from tinycomp.ir.types import tensor
 from tinycomp.ops.numeric import Array
 from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.quantized.reading import constant, first
 from tinycomp.rewrite import Match, P, ValuePattern, reject
 from tinycomp.symbolic import product, rounded_up
 from tinycomp.target import Target
@@ -23,7 +24,6 @@ from tinycomp.targets.c.codegen.rules import LoweringRules, taken
 from tinycomp.targets.c.ops.matmul import rows_of
 from tinycomp.targets.common.activations import any_activation
 from tinycomp.targets.common.checks import Verdict, channel_vector, sized_type
-from tinycomp.targets.common.quantized.reading import constant, first
 
 FAMILY = LoweringRules()
 DOMAIN = "com.microsoft"

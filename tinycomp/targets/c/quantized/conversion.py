@@ -6,6 +6,7 @@ import math
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.proto import DTYPE_BY_NUMBER, NUMBER_BY_DTYPE
+from tinycomp.quantized.patterns import finite, positive
 from tinycomp.rewrite import reject
 from tinycomp.symbolic import Size, product
 from tinycomp.targets.c.codegen.element_program import TYPES
@@ -13,7 +14,6 @@ from tinycomp.targets.c.codegen.emitter import Emitter
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.ops.reduction import around
 from tinycomp.targets.common.checks import Verdict, all_of, sized_type
-from tinycomp.targets.common.quantized.patterns import finite, positive
 
 FAMILY = LoweringRules()
 

@@ -7,6 +7,10 @@ from collections.abc import Sequence
 from tinycomp.ir.graph import COMPOSITE, Node, Value
 from tinycomp.ir.layout import memory_order, strides
 from tinycomp.ir.types import tensor
+from tinycomp.quantized import patterns
+from tinycomp.quantized.reading import Requantization, dequantizer, scale_of, zero_point_of
+from tinycomp.quantized.reading import first as first_of
+from tinycomp.quantized.tables import looked_up, one_variable, table_of
 from tinycomp.rewrite import Match, reject
 from tinycomp.runtime.native.library import codes
 from tinycomp.symbolic import Size, product, typical
@@ -17,10 +21,6 @@ from tinycomp.targets.c.codegen.images import pixels_of, pixels_to
 from tinycomp.targets.c.codegen.rules import LoweringRules, taken
 from tinycomp.targets.common.checks import Verdict, sized_type
 from tinycomp.targets.common.composites import operands_of
-from tinycomp.targets.common.quantized import patterns
-from tinycomp.targets.common.quantized.reading import Requantization, dequantizer, scale_of, zero_point_of
-from tinycomp.targets.common.quantized.reading import first as first_of
-from tinycomp.targets.common.quantized.tables import looked_up, one_variable, table_of
 
 FAMILY = LoweringRules()
 _IMAGES = (3, 4, 5)

@@ -6,6 +6,10 @@ import numpy as np
 
 from tinycomp.ir.graph import COMPOSITE, Node
 from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.quantized import patterns
+from tinycomp.quantized.interpolation import IntegerResize, interpolates
+from tinycomp.quantized.reading import Requantization, fixed_point
+from tinycomp.quantized.softmax import IntegerSoftmax, has_lines
 from tinycomp.rewrite import Match, reject
 from tinycomp.symbolic import product
 from tinycomp.target import Target
@@ -15,10 +19,6 @@ from tinycomp.targets.c.ops.resize import resized_images
 from tinycomp.targets.c.options import COptions
 from tinycomp.targets.common.checks import Verdict, sized_type
 from tinycomp.targets.common.composites import operands_of
-from tinycomp.targets.common.quantized import patterns
-from tinycomp.targets.common.quantized.interpolation import IntegerResize, interpolates
-from tinycomp.targets.common.quantized.reading import Requantization, fixed_point
-from tinycomp.targets.common.quantized.softmax import IntegerSoftmax, has_lines
 
 FAMILY = LoweringRules()
 _SHIFTS = range(-31, 32)

@@ -13,21 +13,9 @@ from tinycomp.ir.types import Dim, tensor
 from tinycomp.ops.numeric import Array, prod
 from tinycomp.ops.spatial import Window
 from tinycomp.passes.assign_layout import LayoutRule
-from tinycomp.rewrite import Composite, Match, Remark, ValuePattern, reject
-from tinycomp.symbolic import Size, product
-from tinycomp.target import Target
-from tinycomp.targets.c.codegen.element_program import TYPES
-from tinycomp.targets.c.codegen.emitter import Emitter, Params, View
-from tinycomp.targets.c.codegen.images import pixels_of, pixels_to
-from tinycomp.targets.c.codegen.rules import LoweringRules, taken
-from tinycomp.targets.c.ops.conv import image, window_at, window_params
-from tinycomp.targets.c.ops.matmul import rows_of
-from tinycomp.targets.c.options import COptions
-from tinycomp.targets.common.checks import Verdict, channel_vector, sized_type
-from tinycomp.targets.common.composites import operands_of
-from tinycomp.targets.common.quantized import patterns
-from tinycomp.targets.common.quantized.patterns import bias_per_channel, scaled_per_channel, spatial_pads, sums_fit
-from tinycomp.targets.common.quantized.reading import (
+from tinycomp.quantized import patterns
+from tinycomp.quantized.patterns import bias_per_channel, scaled_per_channel, spatial_pads, sums_fit
+from tinycomp.quantized.reading import (
     MEAN_WEIGHT,
     PRODUCTS,
     IntegerProduct,
@@ -40,6 +28,18 @@ from tinycomp.targets.common.quantized.reading import (
     scale_of_sums,
     zero_point_of,
 )
+from tinycomp.rewrite import Composite, Match, Remark, ValuePattern, reject
+from tinycomp.symbolic import Size, product
+from tinycomp.target import Target
+from tinycomp.targets.c.codegen.element_program import TYPES
+from tinycomp.targets.c.codegen.emitter import Emitter, Params, View
+from tinycomp.targets.c.codegen.images import pixels_of, pixels_to
+from tinycomp.targets.c.codegen.rules import LoweringRules, taken
+from tinycomp.targets.c.ops.conv import image, window_at, window_params
+from tinycomp.targets.c.ops.matmul import rows_of
+from tinycomp.targets.c.options import COptions
+from tinycomp.targets.common.checks import Verdict, channel_vector, sized_type
+from tinycomp.targets.common.composites import operands_of
 
 FAMILY = LoweringRules()
 _IMAGES = (3, 4)

@@ -11,6 +11,15 @@ from tinycomp.errors import TargetError
 from tinycomp.ir.graph import COMPOSITE, Node, Value
 from tinycomp.ops.numeric import Array
 from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.quantized import patterns
+from tinycomp.quantized.reading import (
+    Requantization,
+    dequantizer,
+    first,
+    fixed_point,
+    scale_of,
+    zero_point_of,
+)
 from tinycomp.rewrite import Match, ValuePattern, reject
 from tinycomp.symbolic import maximum
 from tinycomp.target import Target
@@ -21,15 +30,6 @@ from tinycomp.targets.c.ops.matmul import factors, geometry
 from tinycomp.targets.c.quantized.products import factors_fit
 from tinycomp.targets.common.checks import Verdict, sized_type
 from tinycomp.targets.common.composites import operands_of
-from tinycomp.targets.common.quantized import patterns
-from tinycomp.targets.common.quantized.reading import (
-    Requantization,
-    dequantizer,
-    first,
-    fixed_point,
-    scale_of,
-    zero_point_of,
-)
 
 FAMILY = LoweringRules()
 

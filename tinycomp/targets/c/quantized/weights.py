@@ -15,6 +15,8 @@ import numpy as np
 from tinycomp.ir.graph import COMPOSITE, Node
 from tinycomp.ops.numeric import Array
 from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.quantized.patterns import WEIGHTS, bias_per_channel, finite, product
+from tinycomp.quantized.reading import PRODUCTS, channel_axis, constant, dequantizer, first
 from tinycomp.rewrite import Match, P, ValuePattern, reject
 from tinycomp.target import Target
 from tinycomp.targets.c.codegen.element_program import TYPES
@@ -24,8 +26,6 @@ from tinycomp.targets.c.codegen.rules import LoweringRules, taken
 from tinycomp.targets.c.ops.matmul import rows_of
 from tinycomp.targets.common.activations import any_activation
 from tinycomp.targets.common.checks import Verdict, sized_type
-from tinycomp.targets.common.quantized.patterns import WEIGHTS, bias_per_channel, finite, product
-from tinycomp.targets.common.quantized.reading import PRODUCTS, channel_axis, constant, dequantizer, first
 
 FAMILY = LoweringRules()
 

@@ -249,6 +249,10 @@ class Requantization:
         ends = max(int(np.ceil(low)), info.min), min(int(np.floor(high)), info.max)
         return cls(np.float32(1), int(point), *ends, dtype), factors
 
+    def stored(self, steps: Array) -> Array:
+        """Return whole numbers of steps as they are stored."""
+        return np.asarray(np.clip(steps + self.zero_point, self.low, self.high).astype(self.dtype))
+
     def unsigned(self) -> Requantization:
         """Return the same with numbers of int8 as uint8, 128 greater."""
         return Requantization(self.scale, self.zero_point + 128, self.low + 128, self.high + 128, "uint8")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinycomp.ops.numeric import Array
-from tinycomp.targets.common.quantized.reading import fixed_point
+from tinycomp.quantized.reading import fixed_point
 
 SHIFTS = range(2, 63)
 """What the specification allows."""

@@ -16,9 +16,9 @@ import numpy as np
 
 from tinycomp.ir.graph import Node
 from tinycomp.ops.numeric import Array
-from tinycomp.rewrite import Match, reject
-from tinycomp.targets.common.checks import Verdict
-from tinycomp.targets.common.quantized.reading import Requantization, dequantizer, first, scale_of
+from tinycomp.quantized.reading import Requantization, dequantizer, first, scale_of
+from tinycomp.remark import Verdict, reject
+from tinycomp.rewrite import Match
 
 LONGEST = 4096
 """How many numbers a line may have: the more, the fewer bits are left to each power."""

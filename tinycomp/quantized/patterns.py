@@ -12,10 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from tinycomp.ir.graph import Node
+from tinycomp.ir.types import EIGHT_BITS
 from tinycomp.ops.numeric import Array
-from tinycomp.rewrite import Match, P, Remark, ValuePattern, reject
-from tinycomp.targets.common.checks import EIGHT_BITS, Verdict
-from tinycomp.targets.common.quantized.reading import (
+from tinycomp.quantized.reading import (
     PRODUCTS,
     IntegerProduct,
     channel_axis,
@@ -26,6 +25,8 @@ from tinycomp.targets.common.quantized.reading import (
     source,
     zero_point_of,
 )
+from tinycomp.remark import Remark, Verdict, reject
+from tinycomp.rewrite import Match, P, ValuePattern
 
 WEIGHTS = EIGHT_BITS | {"int4", "uint4"}
 

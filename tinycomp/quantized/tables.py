@@ -7,8 +7,8 @@ import numpy as np
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ops import bind
 from tinycomp.ops.numeric import Array
-from tinycomp.rewrite import Match, reject
-from tinycomp.targets.common.checks import Verdict
+from tinycomp.remark import Verdict, reject
+from tinycomp.rewrite import Match
 
 _VALUES = 256
 """Entries of a table: as many as a byte has values."""

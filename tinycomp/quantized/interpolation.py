@@ -15,10 +15,9 @@ import numpy as np
 
 from tinycomp.ir.graph import Node
 from tinycomp.ops.numeric import Array
-from tinycomp.remark import Remark
-from tinycomp.rewrite import Match, reject
-from tinycomp.targets.common.checks import Verdict
-from tinycomp.targets.common.quantized.reading import Requantization, dequantizer, first, scale_of, zero_point_of
+from tinycomp.quantized.reading import Requantization, dequantizer, first, scale_of, zero_point_of
+from tinycomp.remark import Remark, Verdict, reject
+from tinycomp.rewrite import Match
 
 STEPS = 1 << 11
 """How great a numerator may be: so products of two weights and a byte fit into int32."""
