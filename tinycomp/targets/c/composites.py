@@ -22,18 +22,15 @@ if TYPE_CHECKING:
     from tinycomp.targets.c.quantized import (
         block_products,
         elements,
-        fixed_point,
         products,
-        run_time_products,
         weights,
     )
 else:
     attention, conv, matmul, norm, rotary = (
         LazyModule(f"{__package__}.ops.{name}") for name in ("attention", "conv", "matmul", "norm", "rotary")
     )
-    block_products, elements, fixed_point, products, run_time_products, weights = (
-        LazyModule(f"{__package__}.quantized.{name}")
-        for name in ("block_products", "elements", "fixed_point", "products", "run_time_products", "weights")
+    block_products, elements, products, weights = (
+        LazyModule(f"{__package__}.quantized.{name}") for name in ("block_products", "elements", "products", "weights")
     )
 
 _QUANTIZED = "DequantizeLinear QuantizeLinear"
@@ -51,12 +48,13 @@ def add_composites(target: Target) -> None:
 
     add("grouped_attention attention", "MatMul & Softmax", lambda c: attention.add_attention(c))
     add("rotary", "Neg", lambda c: rotary.add_rotary(c))
-    add("qconv qdense qconv_scaled qdense_scaled qavgpool", _QUANTIZED, lambda c: products.add_products(c))
-    add("qmatmul", _QUANTIZED, lambda c: run_time_products.add_run_time_products(c))
-    add("qsoftmax qresize", _QUANTIZED, lambda c: fixed_point.add_fixed_point(c))
+
+    def add_layers(names: str) -> None:
+        add(names, _QUANTIZED, lambda c: products.add_layers(c, *names.split()))
+
+    add_layers("qconv qdense qconv_scaled qdense_scaled qavgpool qmatmul qsoftmax qresize")
     add("qbinary qtable", _QUANTIZED, lambda c: elements.add_elements(c))
-    add("qconv_real qdense_real", _QUANTIZED, lambda c: products.add_real_products(c))
-    add("qmatmul_real", _QUANTIZED, lambda c: run_time_products.add_real_run_time_products(c))
+    add_layers("qconv_real qdense_real qmatmul_real")
     add("wdense", _QUANTIZED, lambda c: weights.add_quantized_weights(c))
     add("blocks_dense", "com.microsoft::MatMulNBits", lambda c: block_products.add_block_products(c))
     add("conv", "Conv", _add_conv)

@@ -8,8 +8,7 @@ from tinycomp.ir.graph import COMPOSITE, Node, Value
 from tinycomp.ir.layout import memory_order, strides
 from tinycomp.ir.types import tensor
 from tinycomp.quantized import patterns
-from tinycomp.quantized.reading import Requantization, dequantizer, scale_of, zero_point_of
-from tinycomp.quantized.reading import first as first_of
+from tinycomp.quantized.layer import QuantizedLayer
 from tinycomp.quantized.tables import looked_up, one_variable, table_of
 from tinycomp.rewrite import Match, reject
 from tinycomp.runtime.native.library import codes
@@ -67,18 +66,16 @@ def qtable(emit: Emitter, node: Node) -> None:
 @FAMILY.lower("c.qbinary", check=taken, domain=COMPOSITE, unsigned=True)
 def qbinary(emit: Emitter, node: Node) -> None:
     """Emit the sum, difference or product of two 8-bit tensors, broadcast as ONNX has it."""
-    nodes, outer = node.body.nodes, operands_of(node)
-    combining = first_of(nodes, "Add", "Sub", "Mul")
-    sources = [dequantizer(v) for v in combining.inputs]
-    to = Requantization.read(first_of(nodes, "QuantizeLinear"))
+    layer, outer = QuantizedLayer.of(node.body.nodes), operands_of(node)
+    to = layer.result
     result, shape = sized_type(node.output)
-    places = [_broadcast(emit, outer[s.inputs[0]], node.output) for s in sources]
+    places = [_broadcast(emit, outer[layer.stored(i)], node.output) for i in (0, 1)]
     order = sorted(range(len(shape)), key=lambda d: -typical(strides(result)[d]))
     a, b = places
     params = {
-        "op": _CODES[combining.op.upper()],
-        **{f"{name}_zero_point": zero_point_of(s).item() for name, s in zip("ab", sources, strict=True)},
-        **{f"{name}_scale": scale_of(s).item() for name, s in zip("ab", sources, strict=True)},
+        "op": _CODES[layer.core.op.upper()],
+        **{f"{name}_zero_point": layer.zero_point(i) for i, name in enumerate("ab")},
+        **{f"{name}_scale": layer.scale(i) for i, name in enumerate("ab")},
         "y_zero_point": to.zero_point,
         "y_scale": float(to.scale),
         "low": to.low,

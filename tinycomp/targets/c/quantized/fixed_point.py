@@ -6,41 +6,17 @@ import numpy as np
 
 from tinycomp.ir.graph import COMPOSITE, Node
 from tinycomp.passes.assign_layout import LayoutRule
-from tinycomp.quantized import patterns
-from tinycomp.quantized.interpolation import IntegerResize, interpolates
+from tinycomp.quantized.interpolation import IntegerResize
 from tinycomp.quantized.reading import Requantization, fixed_point
-from tinycomp.quantized.softmax import IntegerSoftmax, has_lines
-from tinycomp.rewrite import Match, reject
+from tinycomp.quantized.softmax import IntegerSoftmax
 from tinycomp.symbolic import product
-from tinycomp.target import Target
 from tinycomp.targets.c.codegen.emitter import Emitter, Params
 from tinycomp.targets.c.codegen.rules import LoweringRules, taken
 from tinycomp.targets.c.ops.resize import resized_images
-from tinycomp.targets.c.options import COptions
-from tinycomp.targets.common.checks import Verdict, sized_type
+from tinycomp.targets.common.checks import sized_type
 from tinycomp.targets.common.composites import operands_of
 
 FAMILY = LoweringRules()
-_SHIFTS = range(-31, 32)
-
-
-def add_fixed_point(target: Target) -> None:
-    """Add the composites that the option ``requantize="fixed_point"`` brings."""
-    for pattern, check in ((patterns.qsoftmax, has_lines), (patterns.qresize, interpolates)):
-        composite = target.composite(pattern)
-        composite.check(_is_fixed_point)
-        composite.check(check)
-        composite.check(_ratio_fits)
-
-
-def _is_fixed_point(match: Match, options: COptions) -> Verdict:
-    return options.requantize == "fixed_point" or reject("it is computed in float32, as ONNX defines it")
-
-
-def _ratio_fits(match: Match) -> Verdict:
-    kind = IntegerSoftmax if any(node.op == "Softmax" for node in match.matched) else IntegerResize
-    _, shift = fixed_point(np.array([kind.read(match.matched).ratio]))[0]
-    return shift in _SHIFTS or reject("a ratio of scales leaves the range of fixed-point factors")
 
 
 def _requantized(ratio: float, to: Requantization) -> Params:

@@ -16,12 +16,13 @@ from tinycomp.ir.types import EIGHT_BITS, tensor
 from tinycomp.ops import factors, zero_points
 from tinycomp.ops.numeric import Array
 from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.quantized.layers import factors_fit
 from tinycomp.quantized.reading import Requantization, largest_sum, without_zero_point
 from tinycomp.rewrite import reject
 from tinycomp.targets.c.codegen.emitter import Emitter
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.ops.conv import window_of
-from tinycomp.targets.c.quantized.products import Layer, emit_conv, emit_dense, factors_fit
+from tinycomp.targets.c.quantized.products import Layer, emit_conv, emit_dense
 from tinycomp.targets.c.quantized.run_time_products import RunTimeProduct, emit_matmul
 from tinycomp.targets.common.checks import Verdict, all_of, constant, ranks
 

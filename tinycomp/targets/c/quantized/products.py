@@ -2,120 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tinycomp.index import named
 from tinycomp.ir.graph import COMPOSITE, Node, Value
-from tinycomp.ir.types import Dim, tensor
+from tinycomp.ir.types import Dim
 from tinycomp.ops.numeric import Array, prod
 from tinycomp.ops.spatial import Window
 from tinycomp.passes.assign_layout import LayoutRule
-from tinycomp.quantized import patterns
-from tinycomp.quantized.patterns import bias_per_channel, scaled_per_channel, spatial_pads, sums_fit
+from tinycomp.quantized.layer import QuantizedLayer
+from tinycomp.quantized.layers import KINDS
+from tinycomp.quantized.patterns import spatial_pads
 from tinycomp.quantized.reading import (
     MEAN_WEIGHT,
-    PRODUCTS,
-    IntegerProduct,
     Requantization,
-    dequantizer,
-    first,
     fixed_point,
-    limits,
-    scale_of,
-    scale_of_sums,
-    zero_point_of,
 )
-from tinycomp.rewrite import Composite, Match, Remark, ValuePattern, reject
+from tinycomp.rewrite import Match, Remark, reject
 from tinycomp.symbolic import Size, product
 from tinycomp.target import Target
 from tinycomp.targets.c.codegen.element_program import TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter, Params, View
 from tinycomp.targets.c.codegen.images import pixels_of, pixels_to
-from tinycomp.targets.c.codegen.rules import LoweringRules, taken
+from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank, taken
 from tinycomp.targets.c.ops.conv import image, window_at, window_params
 from tinycomp.targets.c.ops.matmul import rows_of
 from tinycomp.targets.c.options import COptions
-from tinycomp.targets.common.checks import Verdict, channel_vector, sized_type
+from tinycomp.targets.common.checks import Verdict, sized_type
 from tinycomp.targets.common.composites import operands_of
 
 FAMILY = LoweringRules()
-_IMAGES = (3, 4)
-"""Ranks of what the kernel convolves."""
 
 
-def add_products(target: Target) -> None:
-    """Add the composites whose result is requantised; they win over all that only read 8-bit numbers."""
-    for pattern in (patterns.qconv, patterns.qdense):
-        _add(target, pattern)
-    for pattern in (patterns.qconv_scaled, patterns.qdense_scaled):
-        _add(target, pattern).check(_spelled_as_kernel)
-    mean = target.composite(patterns.qavgpool)
-    for check in (patterns.equal_counts, _has_window, _rounds_alike):
-        mean.check(check)
+def add_layers(target: Target, *names: str) -> None:
+    """Add composites of kinds of quantised layers."""
+    for name in names:
+        kind = KINDS[name]
+        composite = target.composite(kind.pattern)
+        for check in (_has_known_rank, *kind.checks):
+            composite.check(check)
+        if kind.fixed_point:
+            composite.check(_rounds_alike if name == "qavgpool" else _is_fixed_point)
 
 
-def add_real_products(target: Target) -> None:
-    """Add the composites whose result is float32."""
-    for pattern in (patterns.qconv_real, patterns.qdense_real):
-        _add(target, pattern)
+def _has_known_rank(match: Match) -> Verdict:
+    return known_rank(QuantizedLayer.of(match.matched).core)
 
 
-def _add(target: Target, pattern: Callable[..., ValuePattern]) -> Composite:
-    composite = target.composite(pattern)
-    for check in (bias_per_channel, scaled_per_channel, sums_fit, _fits_kernel):
-        composite.check(check)
-    return composite
-
-
-def _spelled_as_kernel(match: Match) -> Verdict:
-    """Tell whether explicit arithmetic is the kernels': one factor per channel, integer bounds and zero point."""
-    anchor, last = first(match.matched, *PRODUCTS), match.outputs[0].producer
-    assert last is not None
-    if (scale_of_sums(anchor) != 1).any():
-        return reject("the sums are scaled before they are multiplied")
-    to, factors = Requantization.spelled_out(last)
-    if channel_vector(factors, tensor(anchor.output.type), 1 if anchor.op == "Conv" else -1) is None:
-        return reject(f"factors of shape {list(factors.shape)}, not one per channel")
-    info = np.iinfo(to.dtype)
-    low, high = limits(last.inputs[0])
-    if not info.min <= to.zero_point <= info.max:
-        return reject(f"a zero point of {to.zero_point}")
-    if low < info.min or high > info.max:
-        return reject(f"a range from {low} to {high}, more than {to.dtype} holds")
-    return factors_fit(factors)
-
-
-def _fits_kernel(match: Match) -> Verdict:
-    anchor = first(match.matched, *PRODUCTS)
-    rank = anchor.output.rank
-    if rank is None:
-        return reject("the rank is unknown")
-    if anchor.op == "Conv":
-        if rank not in _IMAGES:
-            return reject(f"a convolution of {rank - 2} spatial axes")
-        pads = spatial_pads(match.matched, rank)
-        if isinstance(pads, Remark):
-            return pads
-        if any(pads) and anchor.attrs.get("auto_pad", "NOTSET") != "NOTSET":
-            return reject("a Pad before automatic padding")
-    scale = scale_of_sums(anchor)
-    last = next((n for n in match.matched if n.op == "QuantizeLinear"), None)
-    factors = scale.astype(np.float32) if last is None else Requantization.read(last).factors(scale)
-    return factors_fit(factors)
-
-
-def _has_window(match: Match) -> Verdict:
-    """Tell whether channels and sizes of a mean are known, so that it is a convolution with known weights."""
-    if match.x.rank not in _IMAGES:
-        return reject(f"a mean over {match.x.type}")
-    window = _sizes_of(first(match.matched, *named("mean")), match.x)
-    if not all(isinstance(size, int) for size in (match.x.shape[1], *window)):
-        return reject(f"a mean of {match.x.type} over {list(window)}, of which not all is known")
-    largest = 255 * MEAN_WEIGHT * prod(window)
-    return largest < 2**31 or reject(f"sums may reach {largest}, which overflows the int32 accumulator")
+def _is_fixed_point(match: Match, options: COptions) -> Verdict:
+    return options.requantize == "fixed_point" or reject("it is computed in float32, as ONNX defines it")
 
 
 def _rounds_alike(match: Match, options: COptions) -> Verdict:
@@ -125,11 +62,10 @@ def _rounds_alike(match: Match, options: COptions) -> Verdict:
     """
     if options.requantize == "fixed_point":
         return True
-    pool, to = first(match.matched, *named("mean")), Requantization.read(first(match.matched, "QuantizeLinear"))
-    source = dequantizer(pool.inputs[0])
-    count = prod([int(size) for size in _sizes_of(pool, match.x) if isinstance(size, int)])
-    info, point = np.iinfo(match.x.dtype), zero_point_of(source).item()
-    step = scale_of(source).item() / float(to.scale)
+    layer = QuantizedLayer.of(match.matched)
+    count = prod([int(size) for size in _sizes_of(layer.core, match.x) if isinstance(size, int)])
+    info, point = np.iinfo(match.x.dtype), layer.zero_point()
+    step = layer.scale() / float(layer.result.scale)
     sums = np.arange((info.min - point) * count, (info.max - point) * count + 1)
     error = (count + 2) * 2.0**-24 * step * max(point - info.min, info.max - point)
     away = np.abs((sums * (step / count)) % 1 - 0.5).min()
@@ -140,11 +76,6 @@ def _sizes_of(pool: Node, x: Value) -> Sequence[Dim]:
     """Return the sizes of the window of a mean."""
     sizes: Sequence[Dim] = pool.attrs.get("kernel_shape") or (x.shape or ())[2:]
     return sizes
-
-
-def factors_fit(factors: Array) -> Verdict:
-    """Tell whether what sums are multiplied by is positive and finite in float32."""
-    return bool((np.isfinite(factors) & (factors > 0)).all()) or reject("a ratio of scales leaves float32")
 
 
 @dataclass(frozen=True)
@@ -173,16 +104,16 @@ class Layer:
     ratios: Array | None = None
 
     @classmethod
-    def of(cls, node: Node) -> Layer:
-        """Read a composite."""
-        nodes = node.body.nodes
-        anchor = first(nodes, *PRODUCTS)
-        product = IntegerProduct.read(anchor, nodes)
-        x = operands_of(node)[dequantizer(anchor.inputs[0]).inputs[0]]
-        factors, to, ratios = _result_of(node, product)
+    def of(cls, node: Node, layer: QuantizedLayer) -> Layer:
+        """Return what the kernels take of a composite's layer."""
+        product, to = layer.product, layer.to
         bias = product.bias.astype(np.int32) if product.bias.any() else None
-        spread = np.array(np.broadcast_to(factors, (len(product.weight),)))
-        return cls(x, node.output, product.zero_point, product.weight, bias, spread, to, ratios)
+        factors = np.array(np.broadcast_to(layer.factors, (len(product.weight),)))
+        ratios = None if to is None or layer.is_spelled_out else layer.ratios()
+        if to is not None and node.output.dtype != to.dtype:
+            to = to.unsigned()
+        x = operands_of(node)[layer.stored()]
+        return cls(x, node.output, product.zero_point, product.weight, bias, factors, to, ratios)
 
     def _is_fixed_point(self, emit: Emitter) -> bool:
         return self.ratios is not None and emit.settings.requantize == "fixed_point"
@@ -210,20 +141,6 @@ class Layer:
         }
 
 
-def _result_of(node: Node, product: IntegerProduct) -> tuple[Array, Requantization | None, Array | None]:
-    """Return what sums are multiplied by, how that becomes the numbers of the result, and the ratio of the scales."""
-    last = node.body.outputs[0].producer
-    assert last is not None
-    if last.op == "Cast":
-        to, factors = Requantization.spelled_out(last)
-        stays = node.output.dtype == to.dtype
-        return factors.reshape(-1).astype(np.float32), to if stays else to.unsigned(), None
-    if last.op != "QuantizeLinear":
-        return product.scale.astype(np.float32), None, None
-    to = Requantization.read(last)
-    return to.factors(product.scale), to, product.scale / np.float64(to.scale)
-
-
 @FAMILY.lower(
     "c.qconv",
     "c.qconv_scaled",
@@ -236,14 +153,14 @@ def _result_of(node: Node, product: IntegerProduct) -> tuple[Array, Requantizati
 )
 def qconv(emit: Emitter, node: Node) -> None:
     """Emit a convolution of 8-bit images."""
-    nodes = node.body.nodes
-    anchor, layer = first(nodes, *PRODUCTS), Layer.of(node)
+    record = QuantizedLayer.of(node.body.nodes)
+    core, layer = record.core, Layer.of(node, record)
     _, shape = sized_type(layer.x)
-    around = spatial_pads(nodes, len(shape))
+    around = spatial_pads(node.body.nodes, len(shape))
     assert not isinstance(around, Remark)
-    own = anchor.attrs.get("pads") or [0] * len(around)
-    attrs = {**anchor.attrs, "pads": [a + b for a, b in zip(own, around, strict=True)]} if any(around) else anchor.attrs
-    emit_conv(emit, node, layer, window_at(anchor.op, attrs, shape, layer.weight.shape[2:]), attrs.get("group", 1))
+    own = core.attrs.get("pads") or [0] * len(around)
+    attrs = {**core.attrs, "pads": [a + b for a, b in zip(own, around, strict=True)]} if any(around) else core.attrs
+    emit_conv(emit, node, layer, window_at(core.op, attrs, shape, layer.weight.shape[2:]), attrs.get("group", 1))
 
 
 def _mean_layout(node: Node) -> LayoutRule:
@@ -252,24 +169,22 @@ def _mean_layout(node: Node) -> LayoutRule:
 
 def _is_whole(node: Node) -> bool:
     """Tell whether a mean has one window, which is the image."""
-    pool, (x,) = first(node.body.nodes, *named("mean")), operands_of(node).values()
-    return tuple(_sizes_of(pool, x)) == (x.shape or ())[2:]
+    layer, (x,) = QuantizedLayer.of(node.body.nodes), operands_of(node).values()
+    return tuple(_sizes_of(layer.core, x)) == (x.shape or ())[2:]
 
 
 @FAMILY.lower("c.qavgpool", check=taken, layout=_mean_layout, domain=COMPOSITE, unsigned=True, either=True)
 def qavgpool(emit: Emitter, node: Node) -> None:
     """Emit a mean as a convolution of every channel with equal weights, that of images as a product with a column."""
-    pool, (x,) = first(node.body.nodes, *named("mean")), operands_of(node).values()
-    source, to = dequantizer(pool.inputs[0]), Requantization.read(first(node.body.nodes, "QuantizeLinear"))
-    _, shape = sized_type(x)
+    record, (x,) = QuantizedLayer.of(node.body.nodes), operands_of(node).values()
+    pool, to, shape = record.core, record.result, sized_type(x)[1]
     kernel, channels = tuple(int(size) for size in _sizes_of(pool, x) if isinstance(size, int)), shape[1]
     assert isinstance(channels, int)
-    steps = scale_of(source).reshape(1) / (MEAN_WEIGHT * prod(kernel))
+    steps = np.array([record.scale()]) / (MEAN_WEIGHT * prod(kernel))
     is_whole = _is_whole(node)
     weight = np.full((1, prod(kernel)) if is_whole else (channels, 1, *kernel), MEAN_WEIGHT, np.int8)
     factors = np.array(np.broadcast_to(to.factors(steps), (len(weight),)))
-    ratios = steps / np.float64(to.scale)
-    layer = Layer(x, node.output, zero_point_of(source).item(), weight, None, factors, to, ratios)
+    layer = Layer(x, node.output, record.zero_point(), weight, None, factors, to, record.ratios(steps))
     if is_whole:
         emit_dense(emit, node, layer, leading=2)
     else:
@@ -302,7 +217,7 @@ def emit_conv(emit: Emitter, node: Node, layer: Layer, window: Window[Size], gro
 )  # fmt: skip
 def qdense(emit: Emitter, node: Node) -> None:
     """Emit a matrix product of 8-bit rows."""
-    emit_dense(emit, node, Layer.of(node))
+    emit_dense(emit, node, Layer.of(node, QuantizedLayer.of(node.body.nodes)))
 
 
 def emit_dense(emit: Emitter, node: Node, layer: Layer, leading: int = -1) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,80 +10,21 @@ from tinycomp.errors import TargetError
 from tinycomp.ir.graph import COMPOSITE, Node, Value
 from tinycomp.ops.numeric import Array
 from tinycomp.passes.assign_layout import LayoutRule
-from tinycomp.quantized import patterns
+from tinycomp.quantized.layer import QuantizedLayer
+from tinycomp.quantized.layers import deepest
 from tinycomp.quantized.reading import (
     Requantization,
-    dequantizer,
-    first,
     fixed_point,
-    scale_of,
-    zero_point_of,
 )
-from tinycomp.rewrite import Match, ValuePattern, reject
 from tinycomp.symbolic import maximum
-from tinycomp.target import Target
 from tinycomp.targets.c.codegen.element_program import TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter, View
-from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank, taken
+from tinycomp.targets.c.codegen.rules import LoweringRules, taken
 from tinycomp.targets.c.ops.matmul import factors, geometry
-from tinycomp.targets.c.quantized.products import factors_fit
-from tinycomp.targets.common.checks import Verdict, sized_type
+from tinycomp.targets.common.checks import sized_type
 from tinycomp.targets.common.composites import operands_of
 
 FAMILY = LoweringRules()
-
-
-def add_run_time_products(target: Target) -> None:
-    """Add the composite whose result is requantised."""
-    _add(target, patterns.qmatmul)
-
-
-def add_real_run_time_products(target: Target) -> None:
-    """Add the composite whose result is float32; it comes behind all that are requantised."""
-    _add(target, patterns.qmatmul_real)
-
-
-def _add(target: Target, pattern: Callable[..., ValuePattern]) -> None:
-    composite = target.composite(pattern)
-    for check in (_has_geometry, _sums_fit, _factor_fits):
-        composite.check(check)
-
-
-def _has_geometry(match: Match) -> Verdict:
-    return known_rank(first(match.matched, "MatMul"))
-
-
-def _sums_fit(match: Match) -> Verdict:
-    """Tell whether no sum can leave int32, as far as the depth is known by now."""
-    product = first(match.matched, "MatMul")
-    shape, most = match.a.shape, deepest(product)
-    depth = shape[-1] if shape else None
-    if isinstance(depth, int) and depth > most:
-        return reject(f"sums of {depth} products, more than the {most} that int32 holds for all data")
-    return True
-
-
-def _factor_fits(match: Match) -> Verdict:
-    product = first(match.matched, "MatMul")
-    last = next((n for n in match.matched if n.op == "QuantizeLinear"), None)
-    scale = _step(product)
-    return factors_fit(scale.astype(np.float32) if last is None else Requantization.read(last).factors(scale))
-
-
-def _step(product: Node) -> Array:
-    """Return what one step of the sums is worth, in float64."""
-    scales = [scale_of(dequantizer(v)) for v in product.inputs[:2]]
-    return np.array(scales[0] * scales[1]).reshape(-1)
-
-
-def deepest(product: Node) -> int:
-    """Return how many products of dequantised 8-bit integers int32 holds the sum of, whatever they are."""
-    largest = 1
-    for value in product.inputs[:2]:
-        node = dequantizer(value)
-        info, point = np.iinfo(node.operand(0).dtype), zero_point_of(node).item()
-        largest *= max(info.max - point, point - info.min)
-    return (2**31 - 1) // largest
 
 
 @dataclass(frozen=True)
@@ -148,10 +88,9 @@ def qmatmul(emit: Emitter, node: Node) -> None:
     Raises:
         TargetError: If the depth, which was not known when the composite was made, lets sums leave int32.
     """
-    product, outer = first(node.body.nodes, "MatMul"), operands_of(node)
-    stored = [dequantizer(v).operand(0) for v in product.inputs[:2]]
-    x, w = (outer.get(v, v) for v in stored)
-    depth, most = sized_type(x)[1][-1], deepest(product)
+    layer, outer = QuantizedLayer.of(node.body.nodes), operands_of(node)
+    x, w = (outer.get(v, v) for v in map(layer.stored, (0, 1)))
+    depth, most = sized_type(x)[1][-1], deepest(layer)
     if not isinstance(depth, int):
         emit.demand(maximum(depth - most, 0), f"sums of more than {most} 8-bit products may leave int32", node)
     elif depth > most:
@@ -162,17 +101,10 @@ def qmatmul(emit: Emitter, node: Node) -> None:
             found=str(depth),
             hint="Exclude the node from the target (a policy's exclude=), so that it is computed in float32.",
         )
-    points: list[View | None] = []
-    for value, factor in zip(stored, product.inputs[:2], strict=True):
-        point = zero_point_of(dequantizer(factor))
-        dtype = value.dtype
-        points.append(emit.constant(point.reshape(1).astype(dtype)) if point.any() else None)
-    last, scale = node.body.outputs[0].producer, _step(product)
-    assert last is not None
-    if last.op != "QuantizeLinear":
-        result = RunTimeProduct(x, w, node.output, (points[0], points[1]), factors=scale.astype(np.float32))
-    else:
-        to = Requantization.read(last)
-        ratios = scale / np.float64(to.scale)
-        result = RunTimeProduct(x, w, node.output, (points[0], points[1]), ratios, to.factors(scale), to)
+    points = [
+        emit.constant(np.array([point], v.dtype)) if (point := layer.zero_point(i)) else None
+        for i, v in enumerate(map(layer.stored, (0, 1)))
+    ]
+    ratios = None if layer.to is None else layer.ratios()
+    result = RunTimeProduct(x, w, node.output, (points[0], points[1]), ratios, layer.factors, layer.to)
     emit_matmul(emit, node, result)
