@@ -4,9 +4,8 @@ The device multiplies on a 16 x 16 array, in float32 or on 8-bit integers, and f
 into the product; a vector unit of 16 lanes adds and pools. It fills the array in steps of 16 output channels, sums in
 int32, and knows no softmax. :mod:`tinycomp.targets.npu_sim_device` simulates it.
 
-The device computes 8-bit layers in integers, the reference the same nodes in float32; the two differ in at most 1 % of
-the elements of a layer, and there by one step. Means are the exception: those that are exact ties, as with equal scales
-they often are, come out half to even here and either way in float32.
+The device rounds the sums of 8-bit layers as TFLite does, and says so (``requantize``): results equal those of the
+reference to the bit, and comparisons allow no step between them.
 """
 
 from __future__ import annotations
@@ -26,18 +25,14 @@ from tinycomp.quantized.patterns import (
     sums_fit,
 )
 from tinycomp.quantized.reading import (
+    MEAN_WEIGHT,
     PRODUCTS,
-    IntegerProduct,
-    Requantization,
     bias_of,
     channel_axis,
     constant,
-    dequantizer,
     first,
     geometry,
     limits,
-    scale_of,
-    zero_point_of,
 )
 from tinycomp.target_api import (
     Buffer,
@@ -50,6 +45,7 @@ from tinycomp.target_api import (
     MemoryPlan,
     Node,
     P,
+    QuantizedLayer,
     Remark,
     Target,
     Tolerance,
@@ -73,7 +69,8 @@ _SUM_BYTES = 4  # int32 or float32
 
 TARGET = Target(
     "npu_sim",
-    tolerance=Tolerance(rtol=1e-4, atol=1e-5),
+    tolerance=Tolerance(rtol=1e-4, atol=1e-5, steps=0),
+    requantize="fixed_point",
     description="a simulated int8 and float32 NPU; the worked example of a target",
     static_shapes=True,
     canonical=True,
@@ -206,12 +203,12 @@ _IN_PLACE = frozenset({"Relu", "Add", "npu_sim.qadd"})
 
 
 def _build_qproduct(node: Node) -> Work:
-    product = first(node.body.nodes, *PRODUCTS)
-    layer = IntegerProduct.read(product, node.body.nodes)
-    multiply, spread = _multiplier(node, product, layer.weight.astype(np.float64))
-    finish = _requantize(node, layer.scale.reshape(spread))
-    compute = device.product_int8(multiply, layer.zero_point, layer.bias.reshape(spread), finish)
-    return Work(compute, *_cost(node, product, layer.weight), _tiles(node, product, layer.weight))
+    layer = QuantizedLayer.of(node.body.nodes)
+    product, core = layer.product, layer.core
+    multiply, spread = _multiplier(node, core, product.weight.astype(np.float64))
+    finish = _requantize(layer, layer.steps.reshape(spread))
+    compute = device.product_int8(multiply, product.zero_point, product.bias.reshape(spread), finish)
+    return Work(compute, *_cost(node, core, product.weight), _tiles(node, core, product.weight))
 
 
 def _build_product(node: Node) -> Work:
@@ -226,20 +223,20 @@ def _build_product(node: Node) -> Work:
 
 
 def _build_qadd(node: Node) -> Work:
-    sources = [dequantizer(v) for v in first(node.body.nodes, "Add").inputs]
-    order = [node.body.inputs.index(s.inputs[0]) for s in sources]  # type: ignore[arg-type]
-    scales, zero_points = [scale_of(s).item() for s in sources], [zero_point_of(s).item() for s in sources]
-    add = device.add_int8(scales, zero_points, lambda unit: _requantize(node, np.asarray(unit)))
+    layer = QuantizedLayer.of(node.body.nodes)
+    order, to = [node.body.inputs.index(layer.stored(i)) for i in (0, 1)], layer.result
+    scales, points = [layer.scale(i) for i in (0, 1)], [layer.zero_point(i) for i in (0, 1)]
+    add = device.add_int8(scales, points, float(to.scale), to.zero_point, to.low, to.high, to.dtype)
     return Work(lambda *x: add(*(x[i] for i in order)), 0, device.vector_cycles(_size(node.output)))
 
 
 def _build_qavgpool(node: Node) -> Work:
-    pool = first(node.body.nodes, "AveragePool", "GlobalAveragePool")
-    before, sizes = dequantizer(pool.inputs[0]), _shape(node.inputs[0])[2:]
+    layer, sizes = QuantizedLayer.of(node.body.nodes), _shape(node.inputs[0])[2:]
+    pool = layer.core
     window = make_window(pool.op, sizes, pool.attrs.get("kernel_shape", sizes), **geometry(pool))
     count = prod(window.kernel)
-    finish = _requantize(node, scale_of(before).reshape(()) / count)
-    compute = device.mean_int8(lambda x: window_reduce(x, window, np.add), zero_point_of(before).item(), finish)
+    finish = _requantize(layer, np.array(layer.scale() / (MEAN_WEIGHT * count)))
+    compute = device.mean_int8(lambda x: MEAN_WEIGHT * window_reduce(x, window, np.add), layer.zero_point(), finish)
     return Work(compute, 0, device.vector_cycles(_size(node.output) * count))
 
 
@@ -279,10 +276,10 @@ def _multiplier(node: Node, product: Node, weight: Array) -> tuple[device.Comput
     )
 
 
-def _requantize(node: Node, scale: Array) -> device.Requantize:
-    """Return the requantisation of sums in steps of ``scale`` to the result of a composite."""
-    to = Requantization.read(first(node.body.nodes, "QuantizeLinear"))
-    return device.Requantize.by(scale / to.scale.astype(np.float64), to.zero_point, to.low, to.high, to.dtype)
+def _requantize(layer: QuantizedLayer, steps: Array) -> device.Requantize:
+    """Return the requantisation of sums in ``steps`` to the result of a layer."""
+    to = layer.result
+    return device.Requantize.by(layer.ratios(steps), to.zero_point, to.low, to.high, to.dtype)
 
 
 def _cost(node: Node, product: Node, weight: Array) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """The device behind ``npu_sim``: its instructions, its arithmetic, and what they cost. It knows nothing of graphs.
 
-For a real accelerator this file is the vendor's library. Integer results come from integer arithmetic alone: an exact
-int32 sum times a 31-bit multiplier, shifted right and rounded half to even.
+For a real accelerator this file is the vendor's library. Products and means come from integer arithmetic alone: an
+exact int32 sum times a 31-bit multiplier, shifted and rounded as TFLite does. Two tensors are added in float32.
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ LANES = 16
 """Side of the array, and width of the vector unit."""
 FLOAT_CYCLES = 4
 """Cycles of one float32 step of the array; an 8-bit step takes one."""
-SUM_UNIT = 2.0**-20
-"""Unit of an 8-bit addition, as a share of the larger scale."""
-
 SCRATCHPAD = 256 << 10
 """Bytes of the memory beside the array: one half holds results between instructions, the other the tile at work."""
 RESIDENT = WORKING = SCRATCHPAD // 2
@@ -108,11 +105,11 @@ class Program:
 
 @dataclass(frozen=True)
 class Requantize:
-    """Turns int32 sums into 8-bit values: ``sum * multiplier / 2**shift + zero_point``, half to even, saturated.
+    """Turns int32 sums into 8-bit values: ``sum * multiplier / 2**shift + zero_point``, rounded twice, saturated.
 
     Attributes:
-        multiplier: At most 2**31; one, or one per channel.
-        shift: From 1 to 62.
+        multiplier: At most 2**31 - 1; one, or one per channel.
+        shift: From 1 to 62; where it is above 31, ``2**30`` is added away from 0 first, the half of the first rounding.
         zero_point: Of the result.
         low: Least result; a fused activation raises it.
         high: Greatest result.
@@ -130,17 +127,18 @@ class Requantize:
     def by(cls, ratio: Array | float, zero_point: int, low: int, high: int, dtype: str) -> Requantize:
         """Return the requantisation that multiplies by ``ratio``, float64 and positive."""
         ratio = np.asarray(ratio)
-        shift = np.clip(31 - np.frexp(ratio)[1], 1, 62)
-        multiplier = np.minimum(np.rint(np.ldexp(ratio, shift)), 2.0**31)
-        return cls(multiplier.astype(np.int64), shift.astype(np.int64), zero_point, low, high, dtype)
+        fraction, exponent = np.frexp(ratio)
+        multiplier = np.floor(fraction * 2.0**31 + 0.5).astype(np.int64)
+        full = multiplier == 1 << 31
+        multiplier, exponent = np.where(full, 1 << 30, multiplier), exponent + full
+        multiplier = np.where(exponent < -31, 0, multiplier)
+        return cls(multiplier, np.clip(31 - exponent, 1, 62).astype(np.int64), zero_point, low, high, dtype)
 
     def __call__(self, total: Array) -> Array:
         """Return 8-bit values for int64 sums in the range of int32."""
-        scaled = total * self.multiplier
-        # One less than half, and one more where the kept part is odd: a tie then carries only into odd values.
-        carry = (np.int64(1) << (self.shift - 1)) - 1 + ((scaled >> self.shift) & 1)
-        rounded = (scaled + carry) >> self.shift
-        return np.clip(rounded + self.zero_point, self.low, self.high).astype(self.dtype)
+        away = np.where(self.shift > 31, np.where(total >= 0, 1 << 30, -(1 << 30)), 0)
+        rounded = (total * self.multiplier + (np.int64(1) << (self.shift - 1)) + away) >> self.shift
+        return np.asarray(np.clip(rounded + self.zero_point, self.low, self.high).astype(self.dtype))
 
 
 def product_cycles(channels: int, per_output: int, outputs: int, group: int) -> int:
@@ -195,16 +193,16 @@ def product_float32(multiply: Compute, bias: Array, low: float, high: float) -> 
     return lambda x: np.clip(multiply(x) + bias, np.float32(low), np.float32(high))
 
 
-def add_int8(scales: Sequence[float], zero_points: Sequence[int], finish: Callable[[float], Requantize]) -> Compute:
-    """Return the 8-bit sum; both operands become integer multiples of one small unit, which ``finish`` is given."""
-    unit = max(scales) * SUM_UNIT
-    factors = [round(scale / unit) for scale in scales]
-    requantize = finish(unit)
+def add_int8(
+    scales: Sequence[float], zero_points: Sequence[int], scale: float, zero_point: int, low: int, high: int, dtype: str
+) -> Compute:
+    """Return the 8-bit sum; the vector unit adds the float32 numbers that both operands stand for."""
 
     def compute(*operands: Array) -> Array:
-        terms = zip(operands, zero_points, factors, strict=True)
-        a, b = ((x.astype(np.int64) - zero_point) * factor for x, zero_point, factor in terms)
-        return requantize(a + b)
+        terms = zip(operands, zero_points, scales, strict=True)
+        a, b = ((x.astype(np.float32) - np.float32(point)) * np.float32(factor) for x, point, factor in terms)
+        steps = np.rint((a + b) / np.float32(scale))
+        return np.asarray(np.clip(steps + zero_point, low, high).astype(dtype))
 
     return compute
 
