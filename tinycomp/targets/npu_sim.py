@@ -4,12 +4,12 @@ The device multiplies on a 16 x 16 array, in float32 or on 8-bit integers, and f
 into the product; a vector unit of 16 lanes adds and pools. It fills the array in steps of 16 output channels, sums in
 int32, and knows no softmax. :mod:`tinycomp.targets.npu_sim_device` simulates it.
 
-The device rounds the sums of 8-bit layers as TFLite does, and says so (``requantize``): results equal those of the
-reference to the bit, and comparisons allow no step between them.
+Results of 8-bit layers equal those of the reference to the bit, and comparisons allow no step between them.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from math import prod
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from tinycomp.ir.types import EIGHT_BITS
 from tinycomp.ops.numeric import Array
-from tinycomp.ops.pool import max_pool, window_reduce
+from tinycomp.ops.pool import max_pool
 from tinycomp.quantized.patterns import (
     bias_per_channel,
     equal_counts,
@@ -25,7 +25,6 @@ from tinycomp.quantized.patterns import (
     sums_fit,
 )
 from tinycomp.quantized.reading import (
-    MEAN_WEIGHT,
     PRODUCTS,
     bias_of,
     channel_axis,
@@ -66,11 +65,11 @@ from tinycomp.targets.npu_sim_device import LANES, Program, Work
 
 Answer = bool | Remark
 _SUM_BYTES = 4  # int32 or float32
+_ONE = np.ones((), np.float32)
 
 TARGET = Target(
     "npu_sim",
     tolerance=Tolerance(rtol=1e-4, atol=1e-5, steps=0),
-    requantize="fixed_point",
     description="a simulated int8 and float32 NPU; the worked example of a target",
     static_shapes=True,
     canonical=True,
@@ -206,7 +205,7 @@ def _build_qproduct(node: Node) -> Work:
     layer = QuantizedLayer.of(node.body.nodes)
     product, core = layer.product, layer.core
     multiply, spread = _multiplier(node, core, product.weight.astype(np.float64))
-    finish = _requantize(layer, layer.steps.reshape(spread))
+    finish = _requantize(layer, layer.factors.reshape(spread))
     compute = device.product_int8(multiply, product.zero_point, product.bias.reshape(spread), finish)
     return Work(compute, *_cost(node, core, product.weight), _tiles(node, core, product.weight))
 
@@ -224,9 +223,9 @@ def _build_product(node: Node) -> Work:
 
 def _build_qadd(node: Node) -> Work:
     layer = QuantizedLayer.of(node.body.nodes)
-    order, to = [node.body.inputs.index(layer.stored(i)) for i in (0, 1)], layer.result
+    order = [node.body.inputs.index(layer.stored(i)) for i in (0, 1)]
     scales, points = [layer.scale(i) for i in (0, 1)], [layer.zero_point(i) for i in (0, 1)]
-    add = device.add_int8(scales, points, float(to.scale), to.zero_point, to.low, to.high, to.dtype)
+    add = device.add_int8(scales, points, np.asarray(layer.result.scale), _requantize(layer))
     return Work(lambda *x: add(*(x[i] for i in order)), 0, device.vector_cycles(_size(node.output)))
 
 
@@ -234,9 +233,9 @@ def _build_qavgpool(node: Node) -> Work:
     layer, sizes = QuantizedLayer.of(node.body.nodes), _shape(node.inputs[0])[2:]
     pool = layer.core
     window = make_window(pool.op, sizes, pool.attrs.get("kernel_shape", sizes), **geometry(pool))
-    count = prod(window.kernel)
-    finish = _requantize(layer, np.array(layer.scale() / (MEAN_WEIGHT * count)))
-    compute = device.mean_int8(lambda x: MEAN_WEIGHT * window_reduce(x, window, np.add), layer.zero_point(), finish)
+    count, step = prod(window.kernel), np.asarray(layer.result.scale)
+    add_up = functools.partial(device.sum_in_order, window=window)
+    compute = device.mean_int8(add_up, count, layer.scale(), layer.zero_point(), step, _requantize(layer))
     return Work(compute, 0, device.vector_cycles(_size(node.output) * count))
 
 
@@ -276,10 +275,10 @@ def _multiplier(node: Node, product: Node, weight: Array) -> tuple[device.Comput
     )
 
 
-def _requantize(layer: QuantizedLayer, steps: Array) -> device.Requantize:
-    """Return the requantisation of sums in ``steps`` to the result of a layer."""
+def _requantize(layer: QuantizedLayer, factor: Array = _ONE) -> device.Requantize:
+    """Return the requantisation of sums, times a factor, to the result of a layer."""
     to = layer.result
-    return device.Requantize.by(layer.ratios(steps), to.zero_point, to.low, to.high, to.dtype)
+    return device.Requantize(factor, to.zero_point, to.low, to.high, to.dtype)
 
 
 def _cost(node: Node, product: Node, weight: Array) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """The device behind ``npu_sim``: its instructions, its arithmetic, and what they cost. It knows nothing of graphs.
 
-For a real accelerator this file is the vendor's library. Products and means come from integer arithmetic alone: an
-exact int32 sum times a 31-bit multiplier, shifted and rounded as TFLite does. Two tensors are added in float32.
+For a real accelerator this file is the vendor's library. An 8-bit product is an exact int32 sum times a float32 factor,
+rounded half to even; the vector unit adds and pools in float32.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from tinycomp.memory.placement import MemoryPlan
 from tinycomp.ops.conv import convolve
 from tinycomp.ops.numeric import Array
-from tinycomp.ops.spatial import make_window
+from tinycomp.ops.spatial import Window, make_window
 
 LANES = 16
 """Side of the array, and width of the vector unit."""
@@ -105,40 +105,29 @@ class Program:
 
 @dataclass(frozen=True)
 class Requantize:
-    """Turns int32 sums into 8-bit values: ``sum * multiplier / 2**shift + zero_point``, rounded twice, saturated.
+    """Turns numbers into 8-bit values: ``rint(number * factor) + zero_point`` in float32, half to even, saturated.
 
     Attributes:
-        multiplier: At most 2**31 - 1; one, or one per channel.
-        shift: From 1 to 62; where it is above 31, ``2**30`` is added away from 0 first, the half of the first rounding.
+        factor: float32; one, or one per channel.
         zero_point: Of the result.
         low: Least result; a fused activation raises it.
         high: Greatest result.
         dtype: Of the result.
     """
 
-    multiplier: Array
-    shift: Array
+    factor: Array
     zero_point: int
     low: int
     high: int
     dtype: str
 
-    @classmethod
-    def by(cls, ratio: Array | float, zero_point: int, low: int, high: int, dtype: str) -> Requantize:
-        """Return the requantisation that multiplies by ``ratio``, float64 and positive."""
-        ratio = np.asarray(ratio)
-        fraction, exponent = np.frexp(ratio)
-        multiplier = np.floor(fraction * 2.0**31 + 0.5).astype(np.int64)
-        full = multiplier == 1 << 31
-        multiplier, exponent = np.where(full, 1 << 30, multiplier), exponent + full
-        multiplier = np.where(exponent < -31, 0, multiplier)
-        return cls(multiplier, np.clip(31 - exponent, 1, 62).astype(np.int64), zero_point, low, high, dtype)
-
     def __call__(self, total: Array) -> Array:
-        """Return 8-bit values for int64 sums in the range of int32."""
-        away = np.where(self.shift > 31, np.where(total >= 0, 1 << 30, -(1 << 30)), 0)
-        rounded = (total * self.multiplier + (np.int64(1) << (self.shift - 1)) + away) >> self.shift
-        return np.asarray(np.clip(rounded + self.zero_point, self.low, self.high).astype(self.dtype))
+        """Return 8-bit values for sums, whole numbers in the range of int32."""
+        return self.rounded(total.astype(np.float32) * self.factor)
+
+    def rounded(self, steps: Array) -> Array:
+        """Return 8-bit values for float32 numbers in steps of them."""
+        return np.asarray(np.clip(np.rint(steps) + self.zero_point, self.low, self.high).astype(self.dtype))
 
 
 def product_cycles(channels: int, per_output: int, outputs: int, group: int) -> int:
@@ -193,20 +182,28 @@ def product_float32(multiply: Compute, bias: Array, low: float, high: float) -> 
     return lambda x: np.clip(multiply(x) + bias, np.float32(low), np.float32(high))
 
 
-def add_int8(
-    scales: Sequence[float], zero_points: Sequence[int], scale: float, zero_point: int, low: int, high: int, dtype: str
-) -> Compute:
-    """Return the 8-bit sum; the vector unit adds the float32 numbers that both operands stand for."""
+def add_int8(scales: Sequence[float], zero_points: Sequence[int], scale: Array, finish: Requantize) -> Compute:
+    """Return the 8-bit sum, in steps of ``scale``; the vector unit adds the float32 numbers that the operands are."""
 
     def compute(*operands: Array) -> Array:
-        terms = zip(operands, zero_points, scales, strict=True)
-        a, b = ((x.astype(np.float32) - np.float32(point)) * np.float32(factor) for x, point, factor in terms)
-        steps = np.rint((a + b) / np.float32(scale))
-        return np.asarray(np.clip(steps + zero_point, low, high).astype(dtype))
+        a, b = (_real(*each) for each in zip(operands, scales, zero_points, strict=True))
+        return finish.rounded((a + b) / scale)
 
     return compute
 
 
-def mean_int8(add_up: Compute, zero_point: int, finish: Requantize) -> Compute:
-    """Return the 8-bit mean; ``add_up`` sums every window, and ``finish`` divides by their size."""
-    return lambda x: finish(add_up(x.astype(np.int64) - zero_point))
+def mean_int8(add_up: Compute, count: int, scale: float, zero_point: int, step: Array, finish: Requantize) -> Compute:
+    """Return the 8-bit mean, in steps of ``step``; ``add_up`` sums every window of ``count`` float32 numbers."""
+    return lambda x: finish.rounded(add_up(_real(x, scale, zero_point)) / np.float32(count) / step)
+
+
+def _real(stored: Array, scale: float, zero_point: int) -> Array:
+    return np.asarray((stored.astype(np.float32) - np.float32(zero_point)) * np.float32(scale))
+
+
+def sum_in_order(x: Array, window: Window[int]) -> Array:
+    """Return the sum of every window, from its first number to its last."""
+    total = np.zeros((*x.shape[:2], *window.output), x.dtype)
+    for tap in window.taps():
+        total += x[window.tap_index(tap)]
+    return total
