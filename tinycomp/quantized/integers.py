@@ -178,7 +178,7 @@ def window_of_mean(node: Node, shape: Sequence[int]) -> Window[int]:
 
 
 def _softmax(layer: QuantizedLayer, rounding: Rounding) -> Kernel:
-    tables = IntegerSoftmax.read(layer.nodes)
+    tables = IntegerSoftmax.of(layer)
 
     def compute(x: Array) -> Array:
         lines = np.moveaxis(x, tables.axis, -1).astype(np.int64)
@@ -204,7 +204,7 @@ def _shifted(numbers: Array, bits: int) -> Array:
 
 
 def _resize(layer: QuantizedLayer, rounding: Rounding) -> Kernel:
-    resize = IntegerResize.read(layer.nodes)
+    resize = IntegerResize.of(layer)
 
     def compute(x: Array) -> Array:
         sums = x.astype(np.int64) - resize.zero_point

@@ -7,7 +7,6 @@ requantised as sums are with TFLite's rounding.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from math import gcd
 
@@ -15,7 +14,8 @@ import numpy as np
 
 from tinycomp.ir.graph import Node
 from tinycomp.ops.numeric import Array
-from tinycomp.quantized.reading import Requantization, dequantizer, first, scale_of, zero_point_of
+from tinycomp.quantized.layer import QuantizedLayer
+from tinycomp.quantized.reading import Requantization, first
 from tinycomp.remark import Remark, Verdict, reject
 from tinycomp.rewrite import Match
 
@@ -107,15 +107,13 @@ class IntegerResize:
         return 255 * self.parts
 
     @classmethod
-    def read(cls, nodes: Iterable[Node]) -> IntegerResize:
-        """Read the nodes of a match or composite that :func:`interpolates` accepts."""
-        nodes = list(nodes)
-        core, to = first(nodes, "Resize"), Requantization.read(first(nodes, "QuantizeLinear"))
-        source, axes = dequantizer(core.inputs[0]), _axes(core)
-        assert not isinstance(axes, Remark), core
+    def of(cls, layer: QuantizedLayer) -> IntegerResize:
+        """Return the steps of a layer that :func:`interpolates` accepts."""
+        axes, to = _axes(layer.core), layer.result
+        assert not isinstance(axes, Remark), layer.core
         lines, columns = axes
-        ratio = scale_of(source).item() / (lines.numerator * columns.numerator) / float(to.scale)
-        return cls(lines, columns, zero_point_of(source).item(), ratio, to)
+        ratio = layer.scale() / (lines.numerator * columns.numerator) / float(to.scale)
+        return cls(lines, columns, layer.zero_point(), ratio, to)
 
 
 def interpolates(match: Match) -> Verdict:

@@ -124,8 +124,9 @@ def _has_window(match: Match) -> Verdict:
 
 
 def _ratio_fits(match: Match) -> Verdict:
-    kind = IntegerSoftmax if any(node.op == "Softmax" for node in match.matched) else IntegerResize
-    _, shift = fixed_point(np.array([kind.read(match.matched).ratio]))[0]
+    layer = QuantizedLayer.of(match.matched)
+    kind = IntegerSoftmax if layer.core.op == "Softmax" else IntegerResize
+    _, shift = fixed_point(np.array([kind.of(layer).ratio]))[0]
     return shift in _SHIFTS or reject("a ratio of scales leaves the range of fixed-point factors")
 
 

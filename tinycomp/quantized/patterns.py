@@ -14,16 +14,14 @@ import numpy as np
 from tinycomp.ir.graph import Node
 from tinycomp.ir.types import EIGHT_BITS
 from tinycomp.ops.numeric import Array
+from tinycomp.quantized.layer import QuantizedLayer
 from tinycomp.quantized.reading import (
     PRODUCTS,
-    IntegerProduct,
     channel_axis,
     constant,
-    dequantizer,
     first,
     scale_of,
     source,
-    zero_point_of,
 )
 from tinycomp.remark import Remark, Verdict, reject
 from tinycomp.rewrite import Match, P, ValuePattern
@@ -220,17 +218,17 @@ def _counts(match: Match) -> bool:
 
 def scaled_per_channel(match: Match) -> Verdict:
     """Tell whether scales and zero points of the weight lie along its output channels, if there are several."""
-    product = first(match.matched, *PRODUCTS)
-    weights = dequantizer(product.inputs[1])
-    axis = weights.attrs.get("axis", 1) % constant(match.w).ndim
-    if max(scale_of(weights).size, zero_point_of(weights).size) > 1 and axis != channel_axis(product):
+    layer = QuantizedLayer.of(match.matched)
+    assert layer.weight is not None
+    axis = layer.weight.axis % constant(match.w).ndim
+    if max(layer.weight.scale.size, layer.weight.zero_point.size) > 1 and axis != layer.channel_axis:
         return reject(f"weights have one scale per output channel, got one along axis {axis}")
     return True
 
 
 def sums_fit(match: Match) -> Verdict:
     """Tell whether no sum can leave int32, whatever the data."""
-    largest = IntegerProduct.read(first(match.matched, *PRODUCTS), match.matched).largest_sum
+    largest = QuantizedLayer.of(match.matched).product.largest_sum
     return largest < 2**31 or reject(f"sums may reach {largest}, which overflows the int32 accumulator")
 
 

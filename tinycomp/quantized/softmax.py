@@ -9,14 +9,13 @@ for lines of up to 2048 numbers. ``tinycomp_kernels.h`` has the formulas (qsoftm
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from tinycomp.ir.graph import Node
 from tinycomp.ops.numeric import Array
-from tinycomp.quantized.reading import Requantization, dequantizer, first, scale_of
+from tinycomp.quantized.layer import QuantizedLayer
+from tinycomp.quantized.reading import Requantization, first
 from tinycomp.remark import Verdict, reject
 from tinycomp.rewrite import Match
 
@@ -61,16 +60,15 @@ class IntegerSoftmax:
         return 1 << 30
 
     @classmethod
-    def read(cls, nodes: Iterable[Node]) -> IntegerSoftmax:
-        """Read the nodes of a match or composite whose line is of known length."""
-        nodes = list(nodes)
-        core = first(nodes, "Softmax")
+    def of(cls, layer: QuantizedLayer) -> IntegerSoftmax:
+        """Return the tables of a layer whose line is of known length."""
+        core = layer.core
         shape = core.operand(0).shape or ()
         axis = int(core.attrs.get("axis", -1)) % len(shape)
-        length, to = shape[axis], Requantization.read(first(nodes, "QuantizeLinear"))
+        length, to = shape[axis], layer.result
         assert isinstance(length, int), core
         unit = min(POWER_DIGIT * (2**15 - 1), _LARGEST // max(length, 1))
-        powers = np.rint(np.exp(-scale_of(dequantizer(core.inputs[0])).item() * np.arange(256)) * unit)
+        powers = np.rint(np.exp(-layer.scale() * np.arange(256)) * unit)
         inverses = np.minimum(np.rint(256 / (1 + np.arange(256) / 256)), 255)
         more = max(31 - unit.bit_length() - _INVERSE_ROOM, 0)  # a sum is as great as the unit at least
         ratio = 2.0 ** (more - 30) / float(to.scale)

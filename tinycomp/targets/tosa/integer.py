@@ -21,12 +21,7 @@ from tinycomp.quantized.layer import QuantizedLayer
 from tinycomp.quantized.reading import (
     MEAN_WEIGHT,
     PRODUCTS,
-    IntegerProduct,
-    Requantization,
-    dequantizer,
     first,
-    scale_of,
-    zero_point_of,
 )
 from tinycomp.quantized.rescale import Scale, ScaledSum
 from tinycomp.quantized.softmax import (
@@ -51,7 +46,7 @@ MatchCheck = Callable[..., Verdict]
 
 
 @dataclass(frozen=True)
-class Layer:
+class Row:
     """Hold the row of a composite.
 
     Attributes:
@@ -93,47 +88,47 @@ def _pads_fit(match: Match) -> Verdict:
 
 
 def _product_fits(layer: QuantizedLayer) -> Verdict:
-    last = Requantization.read(first(layer.nodes, "QuantizeLinear"))
     if layer.weight is None:
-        scale, _ = _run_time_scale(layer.core, last)
-        return scale is not None or reject("sums may leave int32, or a ratio of scales the range of RESCALE")
-    product = IntegerProduct.read(layer.core, layer.nodes)
-    if product.weight.dtype != np.int8:
+        return _run_time_scale(layer) is not None or reject(
+            "sums may leave int32, or a ratio of scales the range of RESCALE"
+        )
+    if layer.product.weight.dtype != np.int8:
         return reject("weights without their zero point leave int8")
-    if product.largest_sum >= 2**31:
-        return reject(f"sums may reach {product.largest_sum}, which overflows the int32 accumulator")
-    scale, _ = _scale_of_product(product, last)
+    if layer.product.largest_sum >= 2**31:
+        return reject(f"sums may reach {layer.product.largest_sum}, which overflows the int32 accumulator")
+    scale, _ = _scale_of_product(layer)
     return scale is not None or reject("a ratio of scales leaves the range of RESCALE")
 
 
-def _scale_of_product(layer: IntegerProduct, to: Requantization) -> tuple[Scale | None, Array]:
+def _scale_of_product(layer: QuantizedLayer) -> tuple[Scale | None, Array]:
     """Return what sums are multiplied by, and biases, int32."""
-    ratios = np.broadcast_to(layer.scale / np.float64(to.scale), layer.bias.shape)
-    terms = 255 * np.abs(layer.weight.astype(np.int64)).reshape(len(layer.weight), -1).sum(axis=1)
-    bias = rescale.bounded(layer.bias, terms, ratios)
+    product = layer.product
+    ratios = np.broadcast_to(layer.ratios(), product.bias.shape)
+    terms = 255 * np.abs(product.weight.astype(np.int64)).reshape(len(product.weight), -1).sum(axis=1)
+    bias = rescale.bounded(product.bias, terms, ratios)
     largest = terms + np.abs(bias)
-    one = layer.scale.size == 1
+    one = product.scale.size == 1
     scale = rescale.by_fixed_point(ratios[:1] if one else ratios, largest.max(initial=0) if one else largest)
     return scale, bias.astype(np.int32)
 
 
 def _emit_product(emit: Emitter, node: Node) -> None:
     nodes = node.body.nodes
-    product, last = first(nodes, *PRODUCTS), first(nodes, "QuantizeLinear")
-    layer, to = IntegerProduct.read(product, nodes), Requantization.read(last)
-    x = operands_of(node)[dequantizer(product.inputs[0]).inputs[0]]
-    is_image = product.op == "Conv"
-    images, weight = (emit.image(x), layer.weight) if is_image else (emit.matrix(x), layer.weight[:, :, None, None])
+    layer = QuantizedLayer.of(nodes)
+    core, product = layer.core, layer.product
+    x = operands_of(node)[layer.stored()]
+    is_image = core.op == "Conv"
+    images, weight = (emit.image(x), product.weight) if is_image else (emit.matrix(x), product.weight[:, :, None, None])
     around = patterns.spatial_pads(nodes, len(shape_of(x))) if is_image else ()
     assert not isinstance(around, Remark)
-    window = plane(product, images, weight.shape[2:], around)
-    groups = product.attrs.get("group", 1) if is_image else 1
-    point = layer.zero_point - offset_of(x.dtype)
-    scale, bias = _scale_of_product(layer, to)
+    window = plane(core, images, weight.shape[2:], around)
+    groups = core.attrs.get("group", 1) if is_image else 1
+    point = product.zero_point - offset_of(x.dtype)
+    scale, bias = _scale_of_product(layer)
     assert scale is not None
     y = emit.convolve(
         images, weight, bias, window, groups, point,
-        lambda sums, channels: emit.requantize(sums, scale.of(channels), to),
+        lambda sums, channels: emit.requantize(sums, scale.of(channels), layer.result),
     )  # fmt: skip
     if is_image:
         emit.write_image(node.output, y)
@@ -165,25 +160,26 @@ def batches_are_equal(first: Value, second: Value) -> Verdict:
     return same or reject(f"batches {list(a[:-2])} and {list(b[:-2])} are not equal")
 
 
-def _run_time_scale(product: Node, to: Requantization) -> tuple[Scale | None, list[int]]:
-    """Return the scale of a product of two tensors, and their zero points as they are stored."""
-    sources = [dequantizer(value) for value in product.inputs[:2]]
-    points = [zero_point_of(s).item() - offset_of(s.operand(0).dtype) for s in sources]
-    depth = product.operand(0).shape
+def _points(layer: QuantizedLayer) -> list[int]:
+    """Return the zero points of both operands as they are stored in int8."""
+    return [layer.zero_point(i) - offset_of(layer.stored(i).dtype) for i in (0, 1)]
+
+
+def _run_time_scale(layer: QuantizedLayer) -> Scale | None:
+    """Return the scale of a product of two tensors; None if it, or the sums, leave their range."""
+    depth = layer.core.operand(0).shape
     terms = depth[-1] if depth and isinstance(depth[-1], int) else 1
-    largest = terms * (128 + abs(points[0])) * (128 + abs(points[1]))
-    ratios = np.array([scale_of(sources[0]).item() * scale_of(sources[1]).item() / float(to.scale)])
-    return (rescale.by_fixed_point(ratios, largest) if largest < 2**31 else None), points
+    largest = terms * prod([128 + abs(point) for point in _points(layer)])
+    return rescale.by_fixed_point(layer.ratios(), largest) if largest < 2**31 else None
 
 
 def _emit_matmul(emit: Emitter, node: Node) -> None:
-    nodes, outer = node.body.nodes, operands_of(node)
-    product, to = first(nodes, "MatMul"), Requantization.read(first(nodes, "QuantizeLinear"))
-    a, b = (outer[dequantizer(value).inputs[0]] for value in product.inputs[:2])
-    scale, points = _run_time_scale(product, to)
+    layer, outer = QuantizedLayer.of(node.body.nodes), operands_of(node)
+    a, b = (outer[layer.stored(i)] for i in (0, 1))
+    scale = _run_time_scale(layer)
     assert scale is not None
-    sums = matmul(emit, a, b, [emit.point(point, "int8") for point in points])
-    y = emit.requantize(sums, scale, to)
+    sums = matmul(emit, a, b, [emit.point(point, "int8") for point in _points(layer)])
+    y = emit.requantize(sums, scale, layer.result)
     emit.write(node.output, emit.reshape(y, shape_of(node.output)))
 
 
@@ -204,36 +200,24 @@ _COMBINE: dict[str, Callable[..., Array]] = {"Add": np.add, "Sub": np.subtract, 
 _BYTES = np.arange(256)
 
 
-def _combined(nodes: list[Node] | tuple[Node, ...]) -> tuple[list[Array], list[float], Array, Requantization]:
-    """Return what ``docs/quantised-layers.md`` says of two bytes that are combined.
-
-    Returns:
-        What each may be without its zero point, the scales, the results without zero point, and how they are stored.
-    """
-    op = first(nodes, *_COMBINE)
-    sources, to = [dequantizer(v) for v in op.inputs], Requantization.read(first(nodes, "QuantizeLinear"))
-    numbers = [_BYTES + np.iinfo(s.operand(0).dtype).min - zero_point_of(s).item() for s in sources]
-    scales = [scale_of(s).item() for s in sources]
-    a, b = (x.astype(np.float32) * np.float32(s) for x, s in zip(numbers, scales, strict=True))
+def _factors(layer: QuantizedLayer) -> ScaledSum | Scale | None:
+    """Return the integers that combine all pairs of bytes as float32 does; None if there are none."""
+    op, to = layer.core.op, layer.result
+    a, b = (_BYTES + np.iinfo(layer.stored(i).dtype).min - layer.zero_point(i) for i in (0, 1))
+    of_a, of_b = layer.scale(0), layer.scale(1)
+    first, second = (x.astype(np.float32) * np.float32(s) for x, s in ((a, of_a), (b, of_b)))
+    low, high = to.low - to.zero_point, to.high - to.zero_point
     with np.errstate(all="ignore"):
-        rounded = np.rint(_COMBINE[op.op](a[:, None], b) / to.scale)
-    low, high = to.low - to.zero_point, to.high - to.zero_point
-    return numbers, scales, np.clip(rounded, low, high).astype(np.int64), to
-
-
-def _factors(nodes: list[Node] | tuple[Node, ...]) -> ScaledSum | Scale | None:
-    """Return the integers that have the results of a combination."""
-    (a, b), (of_a, of_b), results, to = _combined(nodes)
-    op, step = first(nodes, *_COMBINE).op, float(to.scale)
-    low, high = to.low - to.zero_point, to.high - to.zero_point
+        rounded = np.rint(_COMBINE[op](first[:, None], second) / to.scale)
+    results = np.clip(rounded, low, high).astype(np.int64)
     if op == "Mul":
         return rescale.product(np.multiply.outer(a, b), results, low, high)
-    sign = -1 if op == "Sub" else 1
+    step, sign = float(to.scale), -1 if op == "Sub" else 1
     return rescale.scaled_sum(a, b, (of_a / step, sign * of_b / step), results, low, high)
 
 
 def _factors_exist(layer: QuantizedLayer) -> Verdict:
-    return len(layer.data) < 2 or _factors(layer.nodes) is not None or reject(
+    return len(layer.data) < 2 or _factors(layer) is not None or reject(
         "no integer factors round all pairs of bytes as float32 does, which ONNX asks for"
     )  # fmt: skip
 
@@ -244,13 +228,11 @@ def ranks_are_known(node: Node) -> Verdict:
 
 
 def _emit_binary(emit: Emitter, node: Node) -> None:
-    nodes, outer = node.body.nodes, operands_of(node)
-    op, to = first(nodes, *_COMBINE), Requantization.read(first(nodes, "QuantizeLinear"))
-    values = [outer[dequantizer(v).inputs[0]] for v in op.inputs]
-    points = [zero_point_of(dequantizer(v)).item() for v in op.inputs]
+    layer, outer = QuantizedLayer.of(node.body.nodes), operands_of(node)
+    values = [outer[layer.stored(i)] for i in (0, 1)]
     order = common_order(emit, values, node.output)
     shape = [shape_of(node.output)[axis] for axis in order]
-    found = _factors(nodes)
+    found = _factors(layer)
     assert found is not None
     if isinstance(found, Scale):
         factors, kind, scale = [1, 1], "MUL", found
@@ -258,14 +240,14 @@ def _emit_binary(emit: Emitter, node: Node) -> None:
         kind = "ADD" if found.second >= 0 else "SUB"
         factors, scale = [found.first, abs(found.second)], found.scale
     operands = [
-        emit.rescale(emit.read_wide(v, order), Scale.whole(factor), point - offset_of(v.dtype), dtype="int32")
-        for v, factor, point in zip(values, factors, points, strict=True)
+        emit.rescale(emit.read_wide(v, order), Scale.whole(factor), point, dtype="int32")
+        for v, factor, point in zip(values, factors, _points(layer), strict=True)
     ]
     shift = [emit.point(0, "int8")] if kind == "MUL" else []
     sums = emit.add(kind, [*operands, *shift], shape)
     if isinstance(found, ScaledSum):
         sums = emit.plus(sums, found.offset)
-    emit.write(node.output, emit.requantize(sums, scale, to), order)
+    emit.write(node.output, emit.requantize(sums, scale, layer.result), order)
 
 
 def common_order(emit: Emitter, values: list[Value], result: Value) -> Order:
@@ -288,9 +270,9 @@ def _emit_table(emit: Emitter, node: Node) -> None:
 # Pools ----------------------------------------------------------------------------------------------------------------
 
 
-def _scale_of_mean(source: Node, to: Requantization, count: int) -> Scale | None:
-    steps = scale_of(source).reshape(1) / (MEAN_WEIGHT * count)
-    return rescale.by_fixed_point(steps / np.float64(to.scale), 255 * MEAN_WEIGHT * count)
+def _scale_of_mean(layer: QuantizedLayer, count: int) -> Scale | None:
+    steps = np.array([layer.scale()]) / (MEAN_WEIGHT * count)
+    return rescale.by_fixed_point(layer.ratios(steps), 255 * MEAN_WEIGHT * count)
 
 
 def _window_of(pool: Node) -> tuple[Any, ...]:
@@ -308,11 +290,12 @@ def _window_is_known(match: Match) -> Verdict:
 
 def _mean_fits(layer: QuantizedLayer) -> Verdict:
     """Tell whether sums and their scale are what RESCALE defines; if sizes are unknown, the match says so."""
-    window, to = _window_of(layer.core), Requantization.read(first(layer.nodes, "QuantizeLinear"))
+    window = _window_of(layer.core)
     if not all(isinstance(size, int) for size in window):
         return True
-    scale = _scale_of_mean(dequantizer(layer.core.inputs[0]), to, prod(window))
-    return scale is not None or reject("sums, or a ratio of scales, leave the range of RESCALE")
+    return _scale_of_mean(layer, prod(window)) is not None or reject(
+        "sums, or a ratio of scales, leave the range of RESCALE"
+    )
 
 
 def _divides_alike(count: int, scale: Scale, low: int, high: int) -> bool:
@@ -332,19 +315,15 @@ def _divides_alike(count: int, scale: Scale, low: int, high: int) -> bool:
 
 def _emit_mean(emit: Emitter, node: Node) -> None:
     """Emit a mean: an AVG_POOL2D where that has the same bits, else a convolution of every channel."""
-    nodes = node.body.nodes
-    pool, x = first(nodes, "AveragePool", "GlobalAveragePool"), next(iter(operands_of(node).values()))
-    source, images = dequantizer(pool.inputs[0]), emit.image(x)
+    layer, (x,) = QuantizedLayer.of(node.body.nodes), operands_of(node).values()
+    pool, images, to = layer.core, emit.image(x), layer.result
     window = plane(pool, images, _window_of(pool))
     channels, count = images.shape[3], prod(window.kernel)
-    to = Requantization.read(first(nodes, "QuantizeLinear"))
-    scale = _scale_of_mean(source, to, count)
+    scale = _scale_of_mean(layer, count)
     assert scale is not None
-    zero_point, less = zero_point_of(source).item(), offset_of(x.dtype)
+    zero_point, less = layer.zero_point(), offset_of(x.dtype)
     low, high = (end - zero_point for end in (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max))
-    if (scale_of(source).item(), zero_point) == (float(to.scale), to.zero_point) and _divides_alike(
-        count, scale, low, high
-    ):
+    if (layer.scale(), zero_point) == (float(to.scale), to.zero_point) and _divides_alike(count, scale, low, high):
         images, pads = emit.windows(images, window)
         y = emit.average(images, window, pads, zero_point - less)
         emit.write_image(node.output, emit.clamp(y, to.low - less, to.high - less))
@@ -399,13 +378,14 @@ def _scale_of(layer: IntegerSoftmax | IntegerResize) -> Scale | None:
 
 def _rescales(kind: type[IntegerSoftmax] | type[IntegerResize]) -> MatchCheck:
     return lambda match: (
-        _scale_of(kind.read(match.matched)) is not None or reject("a ratio of scales leaves the range of RESCALE")
+        _scale_of(kind.of(QuantizedLayer.of(match.matched))) is not None
+        or reject("a ratio of scales leaves the range of RESCALE")
     )
 
 
 def _emit_softmax(emit: Emitter, node: Node) -> None:
     """Emit the powers of differences, their sum, its inverse, and the products."""
-    layer, (value,) = IntegerSoftmax.read(node.body.nodes), operands_of(node).values()
+    layer, (value,) = IntegerSoftmax.of(QuantizedLayer.of(node.body.nodes)), operands_of(node).values()
     order = last_axis(len(shape_of(value)), layer.axis)
     x = emit.read(value, order)
     axis, line = [len(order) - 1], (*x.shape[:-1], 1)
@@ -453,23 +433,23 @@ def _powers_by_bytes(emit: Emitter, x: Tensor, powers: Array) -> Tensor:
 
 
 def _emit_resize(emit: Emitter, node: Node) -> None:
-    layer, (value,) = IntegerResize.read(node.body.nodes), operands_of(node).values()
+    layer, (value,) = IntegerResize.of(QuantizedLayer.of(node.body.nodes)), operands_of(node).values()
     sums, scale = emit.resize(emit.image(value), (layer.lines, layer.columns), "BILINEAR"), _scale_of(layer)
     assert scale is not None
     sums = emit.plus(sums, -layer.parts * (layer.zero_point - offset_of(value.dtype)))
     emit.write_image(node.output, emit.requantize(sums, scale, layer.to))
 
 
-LAYERS: dict[str, Layer] = {
-    "qconv": Layer(patterns.qconv, (patterns.bias_per_channel, _pads_fit), _emit_product),
-    "qdense": Layer(patterns.qdense, (patterns.bias_per_channel,), _emit_product),
-    "qmatmul": Layer(patterns.qmatmul, (lambda match: batches_are_equal(match.a, match.b),), _emit_matmul),
-    "qbinary": Layer(patterns.qbinary, (lambda match: ranks_are_known(first(match.matched, *_COMBINE)),), _emit_binary),
-    "qavgpool": Layer(patterns.qavgpool, (patterns.equal_counts, _window_is_known), _emit_mean),
-    "qsoftmax": Layer(patterns.qsoftmax, (has_lines, _rescales(IntegerSoftmax)), _emit_softmax),
-    "qresize": Layer(patterns.qresize, (interpolates, _rescales(IntegerResize)), _emit_resize),
-    "qargmax": Layer(patterns.qargmax, (), _emit_arg_max),
-    "qtable": Layer(patterns.qtable, (one_variable,), _emit_table),
+LAYERS: dict[str, Row] = {
+    "qconv": Row(patterns.qconv, (patterns.bias_per_channel, _pads_fit), _emit_product),
+    "qdense": Row(patterns.qdense, (patterns.bias_per_channel,), _emit_product),
+    "qmatmul": Row(patterns.qmatmul, (lambda match: batches_are_equal(match.a, match.b),), _emit_matmul),
+    "qbinary": Row(patterns.qbinary, (lambda match: ranks_are_known(first(match.matched, *_COMBINE)),), _emit_binary),
+    "qavgpool": Row(patterns.qavgpool, (patterns.equal_counts, _window_is_known), _emit_mean),
+    "qsoftmax": Row(patterns.qsoftmax, (has_lines, _rescales(IntegerSoftmax)), _emit_softmax),
+    "qresize": Row(patterns.qresize, (interpolates, _rescales(IntegerResize)), _emit_resize),
+    "qargmax": Row(patterns.qargmax, (), _emit_arg_max),
+    "qtable": Row(patterns.qtable, (one_variable,), _emit_table),
 }
 """The quantised layers, in order of precedence."""
 

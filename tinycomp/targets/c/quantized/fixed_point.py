@@ -7,6 +7,7 @@ import numpy as np
 from tinycomp.ir.graph import COMPOSITE, Node
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.quantized.interpolation import IntegerResize
+from tinycomp.quantized.layer import QuantizedLayer
 from tinycomp.quantized.reading import Requantization, fixed_point
 from tinycomp.quantized.softmax import IntegerSoftmax
 from tinycomp.symbolic import product
@@ -29,7 +30,7 @@ def _requantized(ratio: float, to: Requantization) -> Params:
 @FAMILY.lower("c.qsoftmax", check=taken, layout=LayoutRule.ROW_MAJOR, domain=COMPOSITE, unsigned=True)
 def qsoftmax(emit: Emitter, node: Node) -> None:
     """Emit the shares of lines along an axis."""
-    layer, (x,) = IntegerSoftmax.read(node.body.nodes), operands_of(node).values()
+    layer, (x,) = IntegerSoftmax.of(QuantizedLayer.of(node.body.nodes)), operands_of(node).values()
     _, shape = sized_type(x)
     params = {
         "outer": product(shape[: layer.axis]),
@@ -45,7 +46,7 @@ def qsoftmax(emit: Emitter, node: Node) -> None:
 @FAMILY.lower("c.qresize", check=taken, layout=LayoutRule.CHANNELS_LAST, domain=COMPOSITE, unsigned=True)
 def qresize(emit: Emitter, node: Node) -> None:
     """Emit the interpolation of images."""
-    layer, (x,) = IntegerResize.read(node.body.nodes), operands_of(node).values()
+    layer, (x,) = IntegerResize.of(QuantizedLayer.of(node.body.nodes)), operands_of(node).values()
     places, sizes = resized_images(emit, x, node.output)
     params = {
         **sizes,

@@ -22,14 +22,14 @@ from tinycomp.rewrite import reject
 from tinycomp.targets.c.codegen.emitter import Emitter
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.ops.conv import window_of
-from tinycomp.targets.c.quantized.products import Layer, emit_conv, emit_dense
+from tinycomp.targets.c.quantized.products import PackedProduct, emit_conv, emit_dense
 from tinycomp.targets.c.quantized.run_time_products import RunTimeProduct, emit_matmul
 from tinycomp.targets.common.checks import Verdict, all_of, constant, ranks
 
 FAMILY = LoweringRules()
 
 
-def _layer_of(node: Node) -> Layer:
+def _layer_of(node: Node) -> PackedProduct:
     """Read a node whose operands but for the data are constant."""
     weight, offset, point = node.const(1), node.const(2), node.const(3)
     assert weight is not None, node
@@ -38,7 +38,7 @@ def _layer_of(node: Node) -> Layer:
     per_channel = (-1, *[1] * (weight.ndim - 1))
     weight = without_zero_point(weight, np.zeros(1, np.int16) if point is None else point.reshape(per_channel))
     zero_point = 0 if offset is None else int(offset.reshape(()))
-    return Layer(node.operand(0), node.output, zero_point, weight, bias=None, factors=None, to=None)
+    return PackedProduct(node.operand(0), node.output, zero_point, weight, bias=None, factors=None, to=None)
 
 
 def _weights_fit(node: Node) -> Verdict:

@@ -79,7 +79,7 @@ def _sizes_of(pool: Node, x: Value) -> Sequence[Dim]:
 
 
 @dataclass(frozen=True)
-class Layer:
+class PackedProduct:
     """A product of 8-bit numbers and constants, as the kernels take it.
 
     Attributes:
@@ -104,7 +104,7 @@ class Layer:
     ratios: Array | None = None
 
     @classmethod
-    def of(cls, node: Node, layer: QuantizedLayer) -> Layer:
+    def of(cls, node: Node, layer: QuantizedLayer) -> PackedProduct:
         """Return what the kernels take of a composite's layer."""
         product, to = layer.product, layer.to
         bias = product.bias.astype(np.int32) if product.bias.any() else None
@@ -154,7 +154,7 @@ class Layer:
 def qconv(emit: Emitter, node: Node) -> None:
     """Emit a convolution of 8-bit images."""
     record = QuantizedLayer.of(node.body.nodes)
-    core, layer = record.core, Layer.of(node, record)
+    core, layer = record.core, PackedProduct.of(node, record)
     _, shape = sized_type(layer.x)
     around = spatial_pads(node.body.nodes, len(shape))
     assert not isinstance(around, Remark)
@@ -184,14 +184,14 @@ def qavgpool(emit: Emitter, node: Node) -> None:
     is_whole = _is_whole(node)
     weight = np.full((1, prod(kernel)) if is_whole else (channels, 1, *kernel), MEAN_WEIGHT, np.int8)
     factors = np.array(np.broadcast_to(to.factors(steps), (len(weight),)))
-    layer = Layer(x, node.output, record.zero_point(), weight, None, factors, to, record.ratios(steps))
+    layer = PackedProduct(x, node.output, record.zero_point(), weight, None, factors, to, record.ratios(steps))
     if is_whole:
         emit_dense(emit, node, layer, leading=2)
     else:
         emit_conv(emit, node, layer, window_at(pool.op, pool.attrs, shape, kernel), channels)
 
 
-def emit_conv(emit: Emitter, node: Node, layer: Layer, window: Window[Size], groups: int) -> None:
+def emit_conv(emit: Emitter, node: Node, layer: PackedProduct, window: Window[Size], groups: int) -> None:
     """Emit the kernel call of a convolution; depthwise ones have a kernel of their own."""
     source, channels = image(layer.x), len(layer.weight)
     to, of = pixels_to(emit, layer.y), pixels_of(emit, layer.x)
@@ -217,10 +217,10 @@ def emit_conv(emit: Emitter, node: Node, layer: Layer, window: Window[Size], gro
 )  # fmt: skip
 def qdense(emit: Emitter, node: Node) -> None:
     """Emit a matrix product of 8-bit rows."""
-    emit_dense(emit, node, Layer.of(node, QuantizedLayer.of(node.body.nodes)))
+    emit_dense(emit, node, PackedProduct.of(node, QuantizedLayer.of(node.body.nodes)))
 
 
-def emit_dense(emit: Emitter, node: Node, layer: Layer, leading: int = -1) -> None:
+def emit_dense(emit: Emitter, node: Node, layer: PackedProduct, leading: int = -1) -> None:
     """Emit the kernel call of a matrix product; rows of the weight are output channels.
 
     Rows of the data are what follows their ``leading`` axes.
