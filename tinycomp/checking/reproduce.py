@@ -100,8 +100,27 @@ def is_layer(node: Node) -> bool:
 
 
 def alone(region: Node, atom: Node, values: Values, lowering: Lowering) -> list[Difference]:
-    """Build one node of a region alone, and compare its results on the reference's operands."""
-    return _differences(_outlined(region.body, [atom.outputs[0].name], region), values, lowering)
+    """Build one node of a region alone, and compare its results on the reference's operands.
+
+    A quantised layer is compared on numbers of the whole range as well, which reach both ends of its results.
+    """
+    part = _outlined(region.body, [atom.outputs[0].name], region)
+    found = _differences(part, values, lowering)
+    if is_layer(atom):
+        rng = np.random.default_rng(0)
+        names = [v.name for v in part.body.inputs]
+        wide = {name: _any_numbers(values[name], rng) for name in names}
+        plan = dataclasses.replace(lowering, reference=True).plan(part.body, lowering.rounding_of(region))
+        wanted = plan.run([wide[name] for name in names])
+        again = _differences(part, {**wide, **dict(zip(part.body.output_names, wanted, strict=True))}, lowering)
+        found = [max(pair, key=lambda d: (not d.within, d.largest)) for pair in zip(found, again, strict=True)]
+    return found
+
+
+def _any_numbers(like: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return stored numbers, of any size, in the shape of others."""
+    info = np.iinfo(like.dtype)
+    return rng.integers(info.min, info.max, like.shape, like.dtype, endpoint=True)
 
 
 def _outlined(body: Graph, names: Sequence[str], region: Node) -> Node:
