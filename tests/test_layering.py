@@ -47,7 +47,7 @@ SEES: dict[str, frozenset[str]] = {
     "data": frozenset({"dataclass", "errors", "data"}),
     "targets": PASSES | {"runtime", "targets"},
     "targets.device_sim": frozenset({"target_api"}),
-    "targets.npu_sim": OPS | {"target_api", "targets"},
+    "targets.npu_sim": OPS | {"quantized", "target_api", "targets"},
     "target_api": COMPILING,
     "driver": PASSES | {"runtime", "driver"},
     "driver.compiler": COMPILING,

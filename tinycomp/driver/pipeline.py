@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import tinycomp.passes
 from tinycomp.arguments import checked, fits
 from tinycomp.errors import PatternError, TinycompError, did_you_mean, shown
+from tinycomp.index import named
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.verify import verify
 from tinycomp.lazy import LazyModule
@@ -287,7 +288,9 @@ def partitioning_passes(
     has_rules = any(target.quantization_rules for target in targets)
     checking: list[Pass] = [check_quantization.CheckQuantization(tuple(targets))] if has_rules else []
     last = tuple(targets[-1:])
-    folding: list[Pass] = [FoldConstants(keep_quantized=False)]
+    # A target that takes products in float32 takes constant weights; on the host they are those of quantised layers.
+    takes_products = any(("", op) in target.rules for target in targets for op in named("product"))
+    folding: list[Pass] = [FoldConstants(keep_quantized=False if takes_products else "layers")]
     if _have_costs(targets):
         cleaning = [*folding, EliminateDeadCode()] if optimize else []
         return [*checking, place_by_cost.PlaceByCost(tuple(targets), policy), *cleaning, *merging_regions]

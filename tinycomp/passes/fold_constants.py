@@ -30,12 +30,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import COMPOSITE, REGION, Graph, Node, Value
 from tinycomp.ir.types import TensorType, bits, compatible, numpy_dtype, refine, same, type_of
+from tinycomp.lazy import LazyModule
 from tinycomp.memory.budget import check_time, current
 from tinycomp.ops import bind, contents
 from tinycomp.ops.typing import has_contents
@@ -46,6 +48,11 @@ from tinycomp.rewrite.rules import erase_dead, open_graphs
 from tinycomp.rewrite.traits import has_trait, is_random
 from tinycomp.target.policy import macs
 
+if TYPE_CHECKING:
+    from tinycomp.quantized import layer
+else:
+    layer = LazyModule("tinycomp.quantized.layer")
+
 
 @dataclass(frozen=True)
 class FoldConstants(Pass):
@@ -53,7 +60,8 @@ class FoldConstants(Pass):
 
     Attributes:
         keep_quantized: Leave DequantizeLinear of constants alone, and so all that follows, so that weights stay small
-            and targets can match quantised operators.
+            and targets can match quantised operators; or only where they belong to a layer that the host computes in
+            integers.
         max_bytes: Most bytes by which folding may let the constants of all graphs together grow; a node whose result
             is no larger than its constant operands is free. None is 256 MiB, or eight times the constants that there
             are where that is more. A large result that only repeats elements takes none, and stays a node.
@@ -67,7 +75,7 @@ class FoldConstants(Pass):
     its operands; a remark says why, and running the model will say it again.
     """
 
-    keep_quantized: bool = True
+    keep_quantized: bool | Literal["layers"] = True
     max_bytes: int | None = None
     max_work: int | None = None
 
@@ -233,7 +241,11 @@ class _Folder:
         """Tell whether a node whose operands are all constant is to be computed."""
         if not node.used_outputs():
             return False
-        if is_random(node) or (self.options.keep_quantized and node.op == "DequantizeLinear" and not node.domain):
+        if is_random(node) or (
+            node.op == "DequantizeLinear"
+            and not node.domain
+            and (self.options.keep_quantized is True or (self.options.keep_quantized and layer.is_of_layer(node)))
+        ):
             return False
         return all(isinstance(v.type, TensorType) for v in node.used_outputs())
 

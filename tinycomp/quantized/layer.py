@@ -206,6 +206,15 @@ class QuantizedLayer:
         return next((node for node in self.nodes if node.op == "Pad"), None)
 
 
+def is_of_layer(conversion: Node) -> bool:
+    """Tell whether the DequantizeLinear of a constant is the weight or bias of a product of stored data."""
+    readers = [user for user in conversion.output.users if has_trait(user, "product")]
+    return any(
+        layer is not None and 0 in layer.data and not layer.data[0].is_real
+        for layer in map(QuantizedLayer.read, readers)
+    )
+
+
 def _last(nodes: Collection[Node]) -> Node | None:
     """Return the node whose result no other one of some reads."""
     return next((n for n in nodes if not any(user in nodes for v in n.outputs for user in v.users)), None)
