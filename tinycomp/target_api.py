@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from tinycomp.driver.models import Model
     from tinycomp.frontend import Shapes
 
-API_VERSION = "1.7"
+API_VERSION = "1.8"
 """Version of what this module offers."""
 
 __all__ = [
@@ -156,7 +156,7 @@ def require_api(version: str) -> None:
         >>> require_api("1.0")
         >>> require_api("2.3")
         Traceback (most recent call last):
-        tinycomp.errors.TargetError: this tinycomp has another target API; expected 2.3, or a later 2.x; found 1.7...
+        tinycomp.errors.TargetError: this tinycomp has another target API; expected 2.3, or a later 2.x; found 1.8...
     """
     wanted, offered = (tuple(map(int, text.split("."))) for text in (version, API_VERSION))
     if wanted[0] != offered[0] or wanted > offered:

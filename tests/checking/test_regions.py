@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -9,13 +13,16 @@ import pytest
 import tinycomp
 from tests.partition_tools import TENSOR, graph_of, target_of
 from tinycomp.checking import RegionCheck, compare_regions
+from tinycomp.data import digits_model
 from tinycomp.driver.compiler import Compiler
 from tinycomp.errors import VerifyError
-from tinycomp.ir.graph import Graph
+from tinycomp.ir.graph import Graph, Node
 from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ops.typing import infer_node_types
+from tinycomp.quantized.layer import QuantizedLayer
 from tinycomp.runtime.native.executor import Pool
-from tinycomp.target import Target, Tolerance
+from tinycomp.target import Target, Tolerance, find
+from tinycomp.targets.c.quantized.products import PackedProduct
 
 LOOP = """
   %trips = const int64[] 3
@@ -125,3 +132,36 @@ def test_the_tolerance_is_the_target_s_own():
     feeds = {"x": np.ones((2, 4), np.float32)}
     assert not check(graph, wrong_for("Neg"), feeds)["y"].within
     assert check(graph, wrong_for("Neg", tolerance=Tolerance(rtol=1.0, atol=0.0)), feeds)["y"].within
+
+
+FAULTS: dict[str, Callable[[PackedProduct], dict[str, Any]]] = {
+    "a weight": lambda p: {"weight": np.where(np.arange(p.weight.size).reshape(p.weight.shape) == 5, 1, p.weight)},
+    "a zero point": lambda p: {"zero_point": p.zero_point + 1},
+    "a clamp": lambda p: {"to": p.to and dataclasses.replace(p.to, high=p.to.high - 1)},
+    "a rounding": lambda p: {"factors": p.factors * np.float32(1 + 2**-10)},
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_a_quantised_layer_is_named(fault: str, monkeypatch: pytest.MonkeyPatch):
+    """The model is trained: no step of its last layer shows a fault of the first ones."""
+    compiler = Compiler((find("c"),), Pool(1))
+    graph = compiler.partition(tinycomp.from_onnx(digits_model(quantized=True)))
+    layers = [n.output.name for _, n in graph.walk() if n.op in ("c.qconv", "c.qdense")]
+    of = PackedProduct.of
+
+    for name in layers[:2]:
+
+        def planted(node: Node, layer: QuantizedLayer, wrong: str = name) -> PackedProduct:
+            made = of(node, layer)
+            if node.output.name != wrong:
+                return made
+            changed = FAULTS[fault](made)
+            changed = {k: v.astype(made.weight.dtype) if k == "weight" else v for k, v in changed.items()}
+            return dataclasses.replace(made, **changed)
+
+        monkeypatch.setattr(PackedProduct, "of", planted)
+        checks = compare_regions(graph, compiler.lowering())
+        assert [c.first.name for c in checks if c.first is not None] == [name]
+    monkeypatch.setattr(PackedProduct, "of", of)
+    assert all(c.within and {d.largest for d in c.layers} == {0} for c in compare_regions(graph, compiler.lowering()))

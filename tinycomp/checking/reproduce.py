@@ -21,6 +21,7 @@ from tinycomp.ir.types import EIGHT_BITS
 from tinycomp.ops import zero_points
 from tinycomp.quantized import Rounding
 from tinycomp.runtime.files import make_folder, write_files
+from tinycomp.runtime.plan import Run
 from tinycomp.target import Tolerance
 
 Values = Mapping[str, Any]
@@ -79,7 +80,7 @@ def reproduce_region(node: Node, operands: Sequence[Any], lowering: Lowering) ->
     candidates = [[name] for name in atoms] + [atoms[: i + 1] for i in range(1, len(atoms))]
     for names in candidates:
         part = _outlined(body, names, node)
-        if not all(d.within for d in _differences(part, values, lowering)):
+        if not all(d.within for d in _differences(part, _built(part, lowering), values, lowering)):
             return _flat_reproducer(part.body, values)
     return _flat_reproducer(body, values)
 
@@ -102,17 +103,21 @@ def is_layer(node: Node) -> bool:
 def alone(region: Node, atom: Node, values: Values, lowering: Lowering) -> list[Difference]:
     """Build one node of a region alone, and compare its results on the reference's operands.
 
-    A quantised layer is compared on numbers of the whole range as well, which reach both ends of its results.
+    A quantised layer is compared on any numbers, and on the ends of their range, as well: so all weights count, and
+    both ends of its results are reached.
     """
     part = _outlined(region.body, [atom.outputs[0].name], region)
-    found = _differences(part, values, lowering)
-    if is_layer(atom):
-        rng = np.random.default_rng(0)
-        names = [v.name for v in part.body.inputs]
-        wide = {name: _any_numbers(values[name], rng) for name in names}
-        plan = dataclasses.replace(lowering, reference=True).plan(part.body, lowering.rounding_of(region))
-        wanted = plan.run([wide[name] for name in names])
-        again = _differences(part, {**wide, **dict(zip(part.body.output_names, wanted, strict=True))}, lowering)
+    run = _built(part, lowering)
+    found = _differences(part, run, values, lowering)
+    if not is_layer(atom):
+        return found
+    rng, names = np.random.default_rng(0), [v.name for v in part.body.inputs]
+    plan = dataclasses.replace(lowering, reference=True).plan(part.body, lowering.rounding_of(region))
+    for draw in (_any_numbers, _ends):
+        feeds = {name: draw(values[name], rng) for name in names}
+        wanted = plan.run([feeds[name] for name in names])
+        feeds |= dict(zip(part.body.output_names, wanted, strict=True))
+        again = _differences(part, run, feeds, lowering)
         found = [max(pair, key=lambda d: (not d.within, d.largest)) for pair in zip(found, again, strict=True)]
     return found
 
@@ -123,6 +128,12 @@ def _any_numbers(like: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return rng.integers(info.min, info.max, like.shape, like.dtype, endpoint=True)
 
 
+def _ends(like: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return the least and the greatest stored number, in the shape of others."""
+    info = np.iinfo(like.dtype)
+    return rng.choice(np.array([info.min, info.max], like.dtype), like.shape)
+
+
 def _outlined(body: Graph, names: Sequence[str], region: Node) -> Node:
     """Return a region of its own, in a copy of the body, made of the nodes that produce ``names``."""
     copy = body.clone()
@@ -131,11 +142,14 @@ def _outlined(body: Graph, names: Sequence[str], region: Node) -> Node:
     return copy.outline(nodes, region.op, domain=REGION, target=region.target)
 
 
-def _differences(part: Node, values: Values, lowering: Lowering) -> list[Difference]:
+def _built(part: Node, lowering: Lowering) -> Run:
+    return dataclasses.replace(lowering, programs={}, callables={}, natives={}, answers={}).region(part)
+
+
+def _differences(part: Node, run: Run, values: Values, lowering: Lowering) -> list[Difference]:
     assert part.target is not None
     tolerance = lowering.targets[part.target].tolerance
-    fresh = dataclasses.replace(lowering, programs={}, callables={}, natives={}, answers={})
-    results = fresh.region(part)([values[v.name] for v in part.body.inputs])
+    results = run([values[v.name] for v in part.body.inputs])
     single = part.body.nodes[0] if len(part.body) == 1 else None
     steps = tolerance.steps if single is not None and is_layer(single) else None
     names = part.body.output_names

@@ -62,7 +62,7 @@ def fixed(sums: Array, ratios: Array) -> Array:
     pairs = fixed_point(ratios.reshape(-1)).astype(np.int64).reshape(*ratios.shape, 2)
     multiplier, shift = pairs[..., 0], pairs[..., 1]
     # What leaves int32 on the way is beyond every result, whichever way it is cut off.
-    whole = np.clip(sums << np.maximum(shift, 0), -_LARGEST, _LARGEST) * multiplier
+    whole = np.clip(sums << np.maximum(shift, 0), -_LARGEST - 1, _LARGEST) * multiplier
     high = _divided(whole + np.where(whole >= 0, 1 << 30, 1 - (1 << 30)))
     right = np.maximum(-shift, 0)
     mask = (np.int64(1) << right) - 1
