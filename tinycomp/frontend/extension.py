@@ -97,7 +97,7 @@ class Extension:
 
 
 _ELEMENTS: Mapping[str, tuple[type, ...]] = {
-    "int": (int,), "float": (float, int), "str": (str, bytes), "bytes": (str, bytes), "object": (object,),
+    "int": (int,), "float": (float, int), "str": (str,), "bytes": (str, bytes), "object": (object,),
 }  # fmt: skip
 """What an attribute may be, by the annotation of the parameter that takes it."""
 
@@ -110,15 +110,7 @@ def _is_of_kind(value: Attr, annotation: str) -> bool:
         return False
     kinds = tuple(kind for name in elements.split(" | ") for kind in _ELEMENTS[name])
     values = value if isinstance(value, (list, tuple)) else [value]
-    return all(isinstance(v, kinds) and (not isinstance(v, bytes) or _is_text(v)) for v in values)
-
-
-def _is_text(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    return all(isinstance(v, kinds) for v in values)
 
 
 class Extensions:
@@ -199,9 +191,7 @@ def extension(draft: Node, outputs: int, opset: int, where: str) -> Graph | None
         formals.append(None if value is None else formal)
     body = Body(graph)
     try:
-        given = definition.function(
-            body, *formals, **{k: v.decode() if isinstance(v, bytes) else v for k, v in draft.attrs.items()}
-        )
+        given = definition.function(body, *formals, **draft.attrs)
     except (NotCoveredError, ArithmeticError):
         return None
     results = [given] if isinstance(given, Value) else list(given)

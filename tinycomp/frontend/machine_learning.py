@@ -16,7 +16,6 @@ from tinycomp.ir.types import UNKNOWN_DTYPE
 from tinycomp.ops.distance import DOMAIN as OWN_DOMAIN
 from tinycomp.ops.distance import METRICS
 from tinycomp.ops.svm import pair_weights
-from tinycomp.ops.text import plain
 
 DOMAIN = "ai.onnx.ml"
 EXTENSIONS = Extensions(DOMAIN)
@@ -141,7 +140,7 @@ def _one_hot_encoder(
     covered(zeros and bool(cats_int64s) != bool(cats_strings))
     if cats_strings:
         covered(x.dtype == "string" and x.rank is not None and len(cats_strings) <= _FEW)
-        texts = [plain(text) for text in cats_strings]
+        texts = list(cats_strings)
         b.require_opset(19)  # which compares texts
         same = b("Equal", b("Unsqueeze", x, b.ints(-1)), b.const(np.array(texts, object)))
         return b.cast(same, "float32")
@@ -162,14 +161,14 @@ def _label_encoder(
     b: Body,
     x: Value,
     *,
-    classes_strings: Sequence[str | bytes] = (),
+    classes_strings: Sequence[str] = (),
     keys_floats: Sequence[float] = (),
     keys_int64s: Sequence[int] = (),
-    keys_strings: Sequence[str | bytes] = (),
+    keys_strings: Sequence[str] = (),
     keys_tensor: object = None,
     values_floats: Sequence[float] = (),
     values_int64s: Sequence[int] = (),
-    values_strings: Sequence[str | bytes] = (),
+    values_strings: Sequence[str] = (),
     values_tensor: object = None,
     default_float: float = -0.0,
     default_int64: int = -1,
@@ -191,10 +190,9 @@ def _label_encoder(
     return b("Gather", b.const(table), places)
 
 
-def _labels(ints: Sequence[int], strings: Sequence[str | bytes]) -> np.ndarray:
+def _labels(ints: Sequence[int], strings: Sequence[str]) -> np.ndarray:
     """Return the labels of classes, which are texts or integers."""
-    texts = [t.decode() if isinstance(t, bytes) else t for t in strings]
-    return np.array(texts, object) if texts else np.asarray(ints, np.int64)
+    return np.array(strings, object) if strings else np.asarray(ints, np.int64)
 
 
 def _linear(b: Body, x: Value, coefficients: Sequence[float], intercepts: Sequence[float], outputs: int) -> Value:
@@ -226,7 +224,7 @@ def _linear_classifier(
     *,
     coefficients: Sequence[float],
     classlabels_ints: Sequence[int] = (),
-    classlabels_strings: Sequence[str | bytes] = (),
+    classlabels_strings: Sequence[str] = (),
     intercepts: Sequence[float] = (),
     multi_class: int = 0,
     post_transform: str = "NONE",
@@ -301,7 +299,7 @@ def _svm_classifier(
     support_vectors: Sequence[float],
     vectors_per_class: Sequence[int],
     classlabels_ints: Sequence[int] = (),
-    classlabels_strings: Sequence[str | bytes] = (),
+    classlabels_strings: Sequence[str] = (),
     kernel_params: Sequence[float] = (),
     kernel_type: str = "LINEAR",
     post_transform: str = "NONE",

@@ -54,11 +54,11 @@ def class_encoder(
 
     A name that stands in the list twice is its last place, as in onnxruntime.
     """
-    names = _texts(classes_strings)
+    names = list(classes_strings)
     if x.dtype == object:
         places = {name: place for place, name in enumerate(names)}
         return np.array([places.get(t, default_int64) for t in x.reshape(-1).tolist()], np.int64).reshape(x.shape)
-    table = np.array([*names, _text(default_string)], object)
+    table = np.array([*names, default_string], object)
     return table[np.where((x >= 0) & (x < len(names)), x, len(names))]
 
 
@@ -151,7 +151,7 @@ def label_table(attrs: Mapping[str, Any], version: int) -> tuple[Array, Array, A
         ModelError: If attributes are missing, or contradict each other.
     """
     if version < _TABLES_SINCE:
-        names = np.array(_texts(attrs.get("classes_strings", ())), object)
+        names = np.array(attrs.get("classes_strings", ()), object)
         return names[::-1], np.arange(len(names))[::-1], attrs.get("default_int64", -1)
     sides = (
         [attrs.get(f"{side}_{kind}", ()) for kind in ("floats", "int64s", "strings")] + [attrs.get(f"{side}_tensor")]
@@ -165,15 +165,7 @@ def label_table(attrs: Mapping[str, Any], version: int) -> tuple[Array, Array, A
         attrs.get("default_string", "_Unused"),
     )  # fmt: skip
     given = attrs.get("default_tensor")
-    return keys, values, default if given is None else _text(np.asarray(given).reshape(-1)[0])
-
-
-def _text(text: Any) -> Any:
-    return text.decode() if isinstance(text, bytes) else text
-
-
-def _texts(texts: Sequence[Any]) -> list[Any]:
-    return [_text(t) for t in texts]
+    return keys, values, default if given is None else np.asarray(given).reshape(-1)[0]
 
 
 def _column(
@@ -183,10 +175,10 @@ def _column(
     """Return the one column of a table that is given."""
     given = [np.asarray(floats, np.float32)] if len(floats) else []
     given += [np.asarray(ints, np.int64)] if len(ints) else []
-    given += [np.array(_texts(strings), object)] if len(strings) else []
+    given += [np.array(strings, object)] if len(strings) else []
     if tensor is not None:
         array = np.asarray(tensor).reshape(-1)
-        given.append(np.array(_texts(array.tolist()), object) if array.dtype.kind in "OSU" else array)
+        given.append(np.array(array.tolist(), object) if array.dtype.kind in "OSU" else array)
     if len(given) != 1:
         raise ModelError(f"{op}: bad {which}", expected=f"one attribute of {which}", found=f"{len(given)} of them")
     return given[0]
@@ -194,7 +186,7 @@ def _column(
 
 def _default(values: Array, number: float, whole: int, text: Any) -> Any:
     if values.dtype == object:
-        return _text(text)
+        return text
     return number if values.dtype.kind == "f" else whole
 
 
@@ -218,7 +210,7 @@ def _encoded(x: Array, keys: Array, values: Array, default: Any, *, nan: bool) -
         raise ModelError(
             "LabelEncoder: the keys are of another type than the input", expected=str(x.dtype), found=str(keys.dtype)
         )
-    results = np.append(values, np.array([_text(default)], values.dtype))
+    results = np.append(values, np.array([default], values.dtype))
     if keys.dtype == object:
         places = dict(zip(reversed(keys.tolist()), range(len(keys) - 1, -1, -1), strict=True))
         found = np.array([places.get(t, -1) for t in x.reshape(-1).tolist()], np.intp).reshape(x.shape)
@@ -275,10 +267,10 @@ def dict_vectorizer(
     x: Mapping[Any, Any], *, int64_vocabulary: Sequence[int] = (), string_vocabulary: Sequence[Any] = ()
 ) -> Array:
     """Return the values of a map in the order of a vocabulary, [1, words]; those that are missing are 0 or empty."""
-    words = _texts(string_vocabulary) if len(string_vocabulary) else list(int64_vocabulary)
+    words = list(string_vocabulary) if len(string_vocabulary) else list(int64_vocabulary)
     some = next(iter(x.values()), np.float32(0))
-    if isinstance(some, (str, bytes)):
-        return np.array([[_text(x.get(word, "")) for word in words]], object)
+    if isinstance(some, str):
+        return np.array([[x.get(word, "") for word in words]], object)
     kinds = ((int, np.int64), (float, np.float32))
     dtype = next((np.dtype(own) for kind, own in kinds if isinstance(some, kind)), np.asarray(some).dtype)
     return np.array([[x.get(word, 0) for word in words]], dtype)

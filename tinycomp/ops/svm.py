@@ -131,8 +131,7 @@ def svm_classifier(
     Decisions are those of every two classes, or of every class if there are no support vectors; of two classes the
     only decision stands for the second one, and with the other sign for the first.
     """
-    texts = [t.decode() if isinstance(t, bytes) else t for t in classlabels_strings]
-    labels = np.array(texts, object) if texts else np.asarray(classlabels_ints, np.int64)
+    labels = np.array(classlabels_strings, object) if classlabels_strings else np.asarray(classlabels_ints, np.int64)
     rows = (x.reshape(1, -1) if x.ndim == 1 else x).astype(np.float64)
     biases = np.asarray(rho, np.float64)
     counts = np.asarray(vectors_per_class, np.int64)

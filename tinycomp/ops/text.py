@@ -27,11 +27,6 @@ _MOST_REPEATS = 2
 _MOST_CHOICES = 8
 
 
-def plain(text: Any) -> str:
-    """Return a text that an attribute holds as one or as bytes."""
-    return text.decode() if isinstance(text, bytes) else str(text)
-
-
 LONGEST, ALL = symbol("texts.longest"), symbol("texts.bytes")
 """No text that comes into a program has more bytes of UTF-8, and all of them together have no more."""
 _GROWTH = 3
@@ -80,7 +75,7 @@ def _bound(value: Value, operands: Sequence[tuple[Size, Size]]) -> tuple[Size, S
         return (LONGEST, ALL) if sizes is None else (max(sizes, default=0), sum(sizes))
     if node.op == "StringNormalizer":
         ((longest, total),) = operands
-        changes = plain(node.attrs.get("case_change_action", "NONE")) != "NONE"
+        changes = node.attrs.get("case_change_action", "NONE") != "NONE"
         return (_GROWTH * longest, _GROWTH * total) if changes else (longest, total)
     if operands and (node.op in _SAME or node.op == "StringSplit"):  # parts of a text are no more than it
         return operands[0]
@@ -143,9 +138,9 @@ def string_normalizer(
         locale: Ignored.
         stopwords: What is left out.
     """
-    action = plain(case_change_action)
+    action = str(case_change_action)
     compared = str if is_case_sensitive else str.lower
-    stops = {compared(plain(word)) for word in stopwords}
+    stops = {compared(word) for word in stopwords}
     texts = (
         [text for text in x.reshape(-1).tolist() if compared(text) not in stops] if stops else x.reshape(-1).tolist()
     )
@@ -176,7 +171,7 @@ def string_split(x: Array, *, delimiter: Any = "", maxsplit: int | None = None) 
         delimiter: What stands between two parts; where it is empty, any white space.
         maxsplit: How often a text is split at most.
     """
-    between = plain(delimiter) or None
+    between = str(delimiter) or None
     most = -1 if maxsplit is None else maxsplit
     parts = [text.split(between, most) for text in x.reshape(-1).tolist()]
     counts = np.array([len(each) for each in parts], np.int64)
@@ -198,7 +193,7 @@ def regex_full_match(x: Array, *, pattern: Any = "") -> Array:
         ModelError: If the pattern is no regular expression.
         UnsupportedError: If it needs ``re2``, which is not installed.
     """
-    matches = _matcher(plain(pattern))
+    matches = _matcher(str(pattern))
     return np.array([matches(text) is not None for text in x.reshape(-1).tolist()], bool).reshape(x.shape)
 
 
@@ -295,13 +290,13 @@ def tokenizer(
         ModelError: If there is no way to find tokens, or an expression is none.
         UnsupportedError: If an expression needs ``re2``, which is not installed.
     """
-    split = _splitter(tuple(map(plain, separators)), plain(tokenexp))
+    split = _splitter(tuple(separators), str(tokenexp))
     tokens = [[token for token in split(text) if len(token) >= mincharnum] for text in x.reshape(-1).tolist()]
     width = max(map(len, tokens), default=0)
     if width and mark:
         tokens, width = [["\2", *each, "\3"] for each in tokens], width + 2
     reserve((len(tokens), width), np.dtype(object).itemsize, "Tokenizer")
-    padding = [plain(pad_value)] * width
+    padding = [str(pad_value)] * width
     filled = list(itertools.chain.from_iterable(each + padding[len(each) :] for each in tokens))
     return _objects(filled, (*x.shape, width))
 
@@ -373,7 +368,7 @@ def tf_idf_vectorizer(
     Raises:
         ModelError: If attributes contradict each other.
     """
-    kind = plain(mode)
+    kind = str(mode)
     columns = np.asarray(ngram_indexes, np.int64)
     width = int(columns.max(initial=-1)) + 1
     _check_pool(kind, columns, weights)
@@ -424,10 +419,9 @@ def _check_pool(mode: str, columns: Array, weights: Sequence[float]) -> None:
 def _numbered(rows: Array, ints: Sequence[int], texts: Sequence[Any]) -> tuple[Array, Array, int]:
     """Return the rows and the pool with a number for every item of the pool, -1 for others, and how many there are."""
     if rows.dtype == object:
-        words = [plain(t) for t in texts]
-        table = {word: number for number, word in enumerate(dict.fromkeys(words))}
+        table = {word: number for number, word in enumerate(dict.fromkeys(texts))}
         flat = np.fromiter((table.get(t, -1) for t in rows.reshape(-1).tolist()), np.int64, rows.size)
-        return flat.reshape(rows.shape), np.array([table[word] for word in words], np.int64), len(table)
+        return flat.reshape(rows.shape), np.array([table[word] for word in texts], np.int64), len(table)
     values, pool = np.unique(np.asarray(ints, np.int64), return_inverse=True)
     if not len(values):
         return np.full(rows.shape, -1, np.int64), pool, 0
@@ -482,7 +476,7 @@ def _require_texts(facts: Facts) -> Sizes | None:
 
 @FAMILY.infer("StringNormalizer")
 def _normalized(facts: Facts) -> Results:
-    action = plain(facts.attr("case_change_action", "NONE"))
+    action = str(facts.attr("case_change_action", "NONE"))
     facts.require(action in _CASES, "unknown case_change_action", expected=f"one of {', '.join(_CASES)}", found=action)
     shape = _require_texts(facts)
     if shape is None:

@@ -165,12 +165,8 @@ def _fail(op: str, problem: str, expected: str, found: object) -> ModelError:
     return ModelError(f"{op}: {problem}", expected=expected, found=str(found))
 
 
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
-
-
 def _choice(op: str, name: str, value: Any, known: Sequence[str]) -> str:
-    text = known[value] if isinstance(value, int) and 0 <= value < len(known) else _text(value)
+    text = known[value] if isinstance(value, int) and 0 <= value < len(known) else str(value)
     if text not in known:
         raise _fail(op, f"unknown {name}", f"one of {', '.join(known)}", text)
     return text
@@ -299,9 +295,9 @@ def _mode_numbers(op: str, modes: Sequence[Any], count: int) -> Array:
     if len(modes) != count:
         raise _fail(op, "nodes_modes does not fit", f"{count} modes", len(modes))
     known = {name: i for i, name in enumerate(MODES)}
-    numbers = [known.get(_text(mode), -1) for mode in modes]
+    numbers = [known.get(mode, -1) for mode in modes]
     if -1 in numbers:
-        raise _fail(op, "unknown mode of a node", f"one of {', '.join(MODES)}", _text(modes[numbers.index(-1)]))
+        raise _fail(op, "unknown mode of a node", f"one of {', '.join(MODES)}", modes[numbers.index(-1)])
     return np.array(numbers, np.int64)
 
 
@@ -619,11 +615,8 @@ def class_labels(op: str, attrs: Mapping[str, Any], classes: int) -> Array:
         ModelError: If there are too few of them.
     """
     texts = attrs.get("classlabels_strings") or ()
-    labels: Array = (
-        np.array([_text(t) for t in texts], object)
-        if texts
-        else np.asarray(attrs.get("classlabels_int64s", ()), np.int64)
-    )
+    ints = attrs.get("classlabels_int64s", ())
+    labels: Array = np.array(texts, object) if texts else np.asarray(ints, np.int64)
     if len(labels) < classes:
         raise _fail(op, "there are too few labels", f"{classes}", len(labels))
     return labels

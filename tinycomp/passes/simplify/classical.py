@@ -43,7 +43,7 @@ def number_labels(graph: Graph, node: Node) -> bool:
         at=node,
         sources=node.sources,
     )
-    table = graph.add_const(np.array([t.decode() if isinstance(t, bytes) else t for t in texts], object), "labels")
+    table = graph.add_const(np.array(texts, object), "labels")
     gather = graph.add("Gather", [table, numbers.outputs[0]], {"axis": 0}, outputs=[graph.fresh(label.name)], at=node)
     graph.replace_uses(label, gather.output)
     graph.replace_uses(scores, numbers.outputs[1])

@@ -15,7 +15,7 @@ import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import TensorType
-from tinycomp.ops.text import ALL, LONGEST, longest_text, made_texts, plain, text_bytes, utf8
+from tinycomp.ops.text import ALL, LONGEST, longest_text, made_texts, text_bytes, utf8
 from tinycomp.runtime.native.program import BufferSpec
 from tinycomp.symbolic import Expression, Size
 
@@ -36,7 +36,7 @@ def has_texts(graph: Graph) -> bool:
 def makes_heap(node: Node) -> bool:
     """Tell whether the results of a node lie in a heap of their own."""
     if node.op == "StringNormalizer":
-        return plain(node.attrs.get("case_change_action", "NONE")) != "NONE"
+        return bool(node.attrs.get("case_change_action", "NONE") != "NONE")
     return node.op == "StringConcat"
 
 

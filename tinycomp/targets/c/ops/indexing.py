@@ -190,8 +190,7 @@ _REDUCTIONS = {
 
 
 def _reduction(node: Node) -> str:
-    found = node.attrs.get("reduction", "none")
-    return found.decode() if isinstance(found, bytes) else str(found)
+    return str(node.attrs.get("reduction", "none"))
 
 
 def _reduction_check(node: Node) -> Verdict:

@@ -301,8 +301,7 @@ _PADDING = codes("tc_padding", "TC_PAD_")
 
 
 def _pad_mode(node: Node) -> str:
-    mode = node.attrs.get("mode", "constant")
-    return (mode.decode() if isinstance(mode, bytes) else str(mode)).upper()
+    return str(node.attrs.get("mode", "constant")).upper()
 
 
 def _pad_check(node: Node) -> Verdict:

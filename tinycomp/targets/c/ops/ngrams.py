@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from tinycomp.ir.graph import Node, Value
-from tinycomp.ops.text import plain, utf8
+from tinycomp.ops.text import utf8
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.library import lib
@@ -56,7 +56,7 @@ def _pool(node: Node) -> Verdict:
     weights = list(attrs.get("weights", ()))
     fits = whole and len(columns) >= grams and min(columns, default=0) >= 0
     fits = fits and len(counts) <= _MOST_LEVELS and not 0 < len(weights) < len(columns)
-    return (fits and plain(attrs["mode"]) in _MODES) or reject("its attributes do not fit each other")
+    return (fits and str(attrs["mode"]) in _MODES) or reject("its attributes do not fit each other")
 
 
 @FAMILY.lower("TfIdfVectorizer", check=all_of(_items, ranks(1, 2), _pool), layout=LayoutRule.ROW_MAJOR)
@@ -78,7 +78,7 @@ def tf_idf(emit: Emitter, node: Node) -> None:
     table, levels = _table(node, columns, pool)
     params = {
         "rows": rows, "length": length, "width": width, "type": TYPES["int64" if x.dtype == DTYPE else x.dtype],
-        "mode": _MODES[plain(attrs["mode"])],
+        "mode": _MODES[str(attrs["mode"])],
         "levels": levels, "skips": max(int(attrs["max_skip_count"]), 0), "words": len(table),
     }  # fmt: skip
     emit.call("count_ngrams", [node.output, items, emit.constant(table), emit.constant(scale)], params, node)

@@ -12,7 +12,7 @@ from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.types import numpy_dtype
 from tinycomp.ops.automaton import Automaton, automaton
 from tinycomp.ops.maps import label_table
-from tinycomp.ops.text import plain, utf8
+from tinycomp.ops.text import utf8
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.library import lib
@@ -180,7 +180,7 @@ def _ends(pattern: str, letters: list[str]) -> np.ndarray:
 
 def _normal_shape(node: Node) -> Verdict:
     shape = node.operand(0).shape or ()
-    if plain(node.attrs.get("case_change_action", "NONE")) not in ("NONE", "LOWER", "UPPER"):
+    if node.attrs.get("case_change_action", "NONE") not in ("NONE", "LOWER", "UPPER"):
         return reject("an unknown change of case")
     return len(shape) == 1 or shape[0] == 1 or not isinstance(shape[0], int) or reject(f"texts of shape {list(shape)}")
 
@@ -191,7 +191,7 @@ def text_normalize(emit: Emitter, node: Node) -> None:
     x, attrs = node.operand(0), node.attrs
     for rows in sized_type(x)[1][:-1]:
         emit.demand(rows - 1, "it takes one row of texts", node)
-    action, stops = plain(attrs.get("case_change_action", "NONE")), [plain(w) for w in attrs.get("stopwords", ())]
+    action, stops = attrs.get("case_change_action", "NONE"), [*attrs.get("stopwords", ())]
     heap, own = emit.heap(x), emit.heap(node.output) if action != "NONE" else None
     tables: list[View | None] = [None, None, None]
     params: dict[str, float | Size] = {
@@ -251,7 +251,7 @@ def _emit_split(emit: Emitter, node: Node, pattern: View | None, params: dict[st
 
 def _pattern(node: Node) -> Automaton | str:
     """Return the automaton of a Tokenizer's expression, empty for letters; or why there is none."""
-    separators, expression = [plain(s) for s in node.attrs.get("separators", ())], plain(node.attrs.get("tokenexp", ""))
+    separators, expression = [*node.attrs.get("separators", ())], node.attrs.get("tokenexp", "")
     if separators == [""]:
         return ""
     if len(separators) > 1:
@@ -295,14 +295,14 @@ def _words(pattern: Automaton) -> np.ndarray:
 
 
 def _match_check(node: Node) -> Verdict:
-    pattern = plain(node.attrs.get("pattern", ""))
+    pattern = node.attrs.get("pattern", "")
     return automaton(pattern) is not None or reject(f"the expression {pattern!r}")
 
 
 @FAMILY.lower("RegexFullMatch", check=all_of(_texts, known_rank, _match_check), layout=LayoutRule.ROW_MAJOR)
 def regex_full_match(emit: Emitter, node: Node) -> None:
     """Emit the steps of an automaton over every text."""
-    x, pattern = node.operand(0), automaton(plain(node.attrs.get("pattern", "")))
+    x, pattern = node.operand(0), automaton(node.attrs.get("pattern", ""))
     assert pattern is not None, node
     heap, (states, classes) = emit.heap(x), pattern.steps.shape
     params = {"texts": product(sized_type(x)[1]), "x_bytes": heap.nbytes, "states": states, "classes": classes}
