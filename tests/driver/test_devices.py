@@ -24,6 +24,7 @@ from tinycomp.targets.device_sim import SimulatedDevice
         (2, ["npu:0", "npu:1"]),
         ([3], ["npu:3"]),
         ({"npu": [2, 0]}, ["npu:2", "npu:0"]),
+        (type("Whole", (int,), {})(1), ["npu:0"]),
     ],
 )
 def test_which_devices_are_used(devices: Any, names: list[str]) -> None:
@@ -40,6 +41,7 @@ def test_which_devices_are_used(devices: Any, names: list[str]) -> None:
         ([], "not a choice of devices"),
         ([1, 1], "not a choice of devices"),
         (-1, "not a choice of devices"),
+        (1 << 31, "not a choice of devices"),
         ("two", "not a choice of devices"),
         ({"npu": True}, "not a choice of devices"),
         ({"nbu": 1}, 'there are devices for "nbu", which is not a target of this module with devices.*"npu"'),

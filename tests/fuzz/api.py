@@ -32,6 +32,7 @@ from tests.arrays import read_only, unaligned
 from tests.driver.test_blobs import Device, model
 from tests.fuzz.harness import Harness, WrongError, generators
 from tests.generation.decoders import decoder
+from tests.runtime.device.units import SHAPE, Listening, chain, unit
 from tinycomp.data import digits, digits_model
 from tinycomp.errors import TinycompError
 from tinycomp.generation import Sampler, perplexity
@@ -60,6 +61,16 @@ def _fixed() -> tinycomp.Module:
 @functools.cache
 def _decoder() -> tinycomp.Module:
     return tinycomp.compile(decoder(), threads=1)
+
+
+@functools.cache
+def _device() -> tinycomp.Device:
+    return Listening("npu:0")
+
+
+def _in_time(call: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    with contextlib.suppress(TimeoutError):
+        return call(**arguments)
 
 
 @functools.cache
@@ -362,6 +373,48 @@ ENTRIES: dict[str, Entry] = {
         Report.save_model_explorer,
         lambda: {"folder": str(_folder() / "explorer")},
         lambda folder: module().report().save_model_explorer(folder),
+    ),
+    "compile, devices": Entry(
+        tinycomp.compile,
+        lambda: {"model": chain("Neg"), "target": unit("npu", "Neg"), "devices": 1, "faults": tinycomp.FaultPolicy()},
+        result=lambda m: _run(m.run({"x0": np.ones(SHAPE, np.float32)})),
+    ),
+    "Device.empty": Entry(
+        tinycomp.Device.empty,
+        lambda: {"shape": (2, 3), "dtype": "float32", "memory": "dram"},
+        lambda **a: _device().empty(**a),
+        str,
+        {"shape": "Sequence", "dtype": "Any", "memory": "str None"},
+    ),
+    "Device.put": Entry(
+        tinycomp.Device.put,
+        lambda: {"array": np.ones(SHAPE, np.float32), "memory": None},
+        lambda **a: _device().put(**a),
+        lambda buffer: buffer.numpy().tolist(),
+    ),
+    "Device.put, array": Entry(
+        tinycomp.Device.put,
+        lambda: {"array": np.ones(SHAPE, np.float32)},
+        lambda **a: _device().put(**a),
+        types={"array": "Any"},
+    ),
+    "Device.from_dlpack": Entry(
+        tinycomp.Device.from_dlpack,
+        lambda: {"tensor": np.ones(SHAPE, np.float32)},
+        lambda tensor: _device().from_dlpack(tensor),
+        lambda buffer: buffer.numpy().tolist(),
+    ),
+    "DeviceBuffer.write": Entry(
+        tinycomp.DeviceBuffer.write,
+        lambda: {"array": np.ones(SHAPE, np.float32), "timeout": 5.0},
+        lambda **a: _in_time(_device().put(np.zeros(SHAPE, np.float32)).write, a),
+        types={"array": "Any", "timeout": "float None"},
+    ),
+    "DeviceBuffer.numpy": Entry(
+        tinycomp.DeviceBuffer.numpy,
+        lambda: {"timeout": 5.0},
+        lambda **a: _in_time(_device().put(np.ones(3, np.float32)).numpy, a),
+        str,
     ),
     "FaultPolicy": Entry(tinycomp.FaultPolicy, lambda: {"retries": 1, "fallback": False, "timeout": 1.0}),
     "to_ep_context": Entry(

@@ -98,9 +98,13 @@ def _picks(devices: Devices, names: Sequence[str]) -> dict[str, Sequence[int | D
     return {name: _listed(picks, f"devices of {name}") for name, picks in devices.items()}
 
 
+_MOST = 1 << 16
+"""More devices than anything has."""
+
+
 def _listed(picks: Picks, where: str) -> Sequence[int | Device]:
     listed: Any = [picks] if isinstance(picks, interface.Device) else picks
-    if isinstance(picks, int) and _is_index(picks):
+    if isinstance(picks, int) and _is_index(picks) and picks < _MOST:
         listed = [*range(picks)]
     if isinstance(listed, (list, tuple)) and all(
         isinstance(pick, interface.Device) or _is_index(pick) for pick in listed
@@ -115,7 +119,7 @@ def _listed(picks: Picks, where: str) -> Sequence[int | Device]:
 
 
 def _is_index(value: object) -> bool:
-    return type(value) is int and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _policies(faults: Faults) -> dict[str, FaultPolicy]:

@@ -105,7 +105,7 @@ class Limits(NamedTuple):
 LOOK = 0.25
 """Seconds after which who waits for others looks at what they may not tell."""
 _UNLIMITED = Limits()
-_LASTING = 1e9
+LASTING = 1e9
 """Seconds that no run takes."""
 _CGROUP_FILES = (
     ("memory.max", "memory.current"),
@@ -124,7 +124,7 @@ def limited(
         TinycompError: If a limit is not a number above 0.
     """
     check_positive("timeout", timeout, "seconds")
-    deadline = None if timeout is None else time.monotonic() + min(timeout, _LASTING)
+    deadline = None if timeout is None else time.monotonic() + min(timeout, LASTING)
     token = _current.set(Limits(memory, deadline, timeout, cancellation or _current.get().cancellation))
     try:
         yield

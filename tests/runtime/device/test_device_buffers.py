@@ -170,6 +170,26 @@ def test_memory_is_given_back() -> None:
         np.testing.assert_array_equal(part.numpy(), data().reshape(-1)[1:3])
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda d: d.empty("ab", np.int8), "shape: the option does not take this value; expected Sequence; found 'ab'"),
+        (lambda d: d.empty((2, -1), np.int8), r"sim:0: a size is negative; expected 0 or more; found \(2, -1\)"),
+        (lambda d: d.empty((2,), "any"), "sim:0: there is no such type; expected numbers; found TypeError: data type"),
+        (lambda d: d.empty((2,), None), "there is no such type; expected numbers; found TypeError: object is no type"),
+        (lambda d: d.empty((2,), np.int8, ["dram"]), "memory: the option does not take this value; expected str"),
+        (lambda d: d.put([[1], [2, 3]]), "sim:0: the array cannot be read; expected an array of numbers; found Value"),
+        (lambda d: d.put(np.ma.masked_array([1], [True])), "the array cannot be read; expected an array of numbers"),
+        (lambda d: d.put("text"), "sim:0: the array cannot be read; expected an array of numbers; found TypeError: <U"),
+        (lambda d: d.put([1]).write(None), "sim:0: the array cannot be read; expected an array of numbers"),
+        (lambda d: d.put([1]).numpy(timeout=-1), "timeout: the option does not take this value; expected float"),
+    ],
+)
+def test_what_is_no_array_of_a_device_is_refused(call, message: str) -> None:
+    with SimulatedDevice() as device, pytest.raises((FeedError, OptionError), match=message):
+        call(device)
+
+
 def test_there_are_the_memories_that_there_are() -> None:
     with SimulatedDevice(behaviour=Behaviour(memory=128)) as device:
         assert device.empty((3,), np.int8, "dram").memory == "dram"

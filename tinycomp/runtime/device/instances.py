@@ -12,12 +12,12 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from tinycomp.errors import DeviceFault, MemoryLimitError, TargetError, TinycompError
-from tinycomp.memory.budget import LOOK, Limits, check_time, current
+from tinycomp.memory.budget import LASTING, LOOK, Limits, check_time, current
 from tinycomp.memory.locks import Lock
 from tinycomp.runtime.device.interface import Activity, Array, Device, DeviceBuffer, told
 
@@ -32,11 +32,8 @@ _LATE = 1.0
 """Seconds by which a device's own wait may be longer than it was told."""
 
 
-class Waited(Protocol):
-    """Commands that have been submitted together."""
-
-    def finish(self) -> None:
-        """Wait for their end, and go on with what follows."""
+Finish = Callable[[], None]
+"""Waits for the end of commands that have been submitted together, and goes on with what follows."""
 
 
 class Instance:
@@ -61,7 +58,7 @@ class Instance:
         self._idle: dict[int, list[DeviceBuffer]] = {}
         self._out = 0
         self._changed = threading.Condition()
-        self._tasks: queue.SimpleQueue[Waited | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[Finish | None] = queue.SimpleQueue()
         self._ends: list[BaseException] = []
         """What the device has raised when it was closed."""
         self._waiter: threading.Thread | None = None
@@ -88,8 +85,8 @@ class Instance:
         with self._changed:
             self.active -= 1
 
-    def watch(self, task: Waited) -> None:
-        """Have the end of a task waited for, after those before it.
+    def watch(self, finish: Finish) -> None:
+        """Have the end of commands waited for, after those before them.
 
         Raises:
             DeviceFault: If the device has been closed meanwhile.
@@ -102,10 +99,11 @@ class Instance:
                     target=_wait_for, args=(self._tasks, self.device, self._ends), name=name, daemon=True
                 )
                 self._waiter.start()
-            self._tasks.put(task)
+            self._tasks.put(finish)
 
     def awaited(self, event: Any, patience: float | None) -> Sequence[Activity]:
         """Wait for a command on the thread that does so for the device, so many seconds at most."""
+        patience = None if patience is None else min(patience, LASTING)
         self._due = None if patience is None else time.monotonic() + patience + _LATE
         try:
             return self.device.wait(event, patience) or ()
@@ -124,10 +122,19 @@ class Instance:
         if patience is None and not limits.may_end:
             self.device.wait(event)
             return
-        command = _Command(self, event, patience)
-        self.watch(command)
-        with limits.cancellation.ending(lambda: command.said.put(None)):
-            error = heard(command.said, limits, (self,))
+        said: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+
+        def finish() -> None:
+            try:
+                self.awaited(event, patience)
+            except BaseException as error:
+                said.put(error)
+            else:
+                said.put(None)
+
+        self.watch(finish)
+        with limits.cancellation.ending(lambda: said.put(None)):
+            error = heard(said, limits, (self,))
         check_time(limits, f"waiting for {self.device.name}")
         if error is not None:
             raise error
@@ -278,23 +285,6 @@ class Instance:
             ) from raised
 
 
-class _Command:
-    """A command by itself that somebody waits for."""
-
-    def __init__(self, instance: Instance, event: Any, patience: float | None) -> None:
-        self.said: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-        self._instance, self._event, self._patience = instance, event, patience
-
-    def finish(self) -> None:
-        """Wait for its end, and say how it was."""
-        try:
-            self._instance.awaited(self._event, self._patience)
-        except BaseException as error:
-            self.said.put(error)
-        else:
-            self.said.put(None)
-
-
 def heard(said: queue.SimpleQueue[_T], limits: Limits, instances: Iterable[Instance]) -> _T:
     """Return what other threads say, unless the run is to end first, or one of its devices does not return."""
     while True:
@@ -320,10 +310,10 @@ def _held() -> dict[int, int]:
     return _of_thread.counts
 
 
-def _wait_for(tasks: queue.SimpleQueue[Waited | None], device: Device, ends: list[BaseException]) -> None:
-    while (task := tasks.get()) is not None:
-        task.finish()
-        del task  # it holds the arrays of a request
+def _wait_for(tasks: queue.SimpleQueue[Finish | None], device: Device, ends: list[BaseException]) -> None:
+    while (finish := tasks.get()) is not None:
+        finish()
+        del finish  # it holds the arrays of a request
     try:
         device.close()
     except BaseException as error:  # it is told by who has asked

@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from tinycomp.arguments import checked_fields
+from tinycomp.arguments import checked, checked_fields
 from tinycomp.errors import DeviceFault, FeedError, OptionError, did_you_mean, shown
-from tinycomp.memory.budget import check_positive
+from tinycomp.memory.budget import LASTING, check_positive
 from tinycomp.memory.placement import Memory
+from tinycomp.memory.reading import reading
 
 Array = NDArray[Any]
 
@@ -172,27 +173,32 @@ class Device(ABC):
         """Return a handle for the memory of a contiguous array, if the device may access it; None otherwise."""
         return None
 
+    @checked("dtype")
     def empty(self, shape: Sequence[int], dtype: DTypeLike, memory: str | None = None) -> DeviceBuffer:
         """Return a new buffer, in the first memory unless another one is named.
 
         Raises:
             MemoryLimitError: If there is no room.
-            OptionError: If there is no such memory.
+            OptionError: If there is no such memory, or no such type or shape.
         """
         self._collect()
         place = self._memory(memory)
-        wanted = math.prod(shape) * np.dtype(dtype).itemsize
-        handle = self.allocate(max(wanted, 1), place)
-        return DeviceBuffer(self, place.name, handle, tuple(shape), np.dtype(dtype))
+        with reading(OptionError, self.name, "numbers", problem="there is no such type"):
+            kind = _of_numbers(np.dtype(dtype if dtype is not None else object))
+        if min(shape, default=0) < 0:
+            raise OptionError("a size is negative", where=self.name, expected="0 or more", found=shown(tuple(shape)))
+        handle = self.allocate(max(math.prod(shape) * kind.itemsize, 1), place)
+        return DeviceBuffer(self, place.name, handle, tuple(shape), kind)
 
     def put(self, array: Any, memory: str | None = None) -> DeviceBuffer:
         """Return a new buffer with the elements of an array.
 
         Raises:
             MemoryLimitError: If there is no room.
+            FeedError: If it is no array of numbers.
             DeviceFault: If the copy fails.
         """
-        host = np.ascontiguousarray(array).reshape(np.shape(array))
+        host = _on_host(array, self.name)
         buffer = self.empty(host.shape, host.dtype, memory)
         self._await(self.copy(host, buffer))
         return buffer
@@ -207,14 +213,11 @@ class Device(ABC):
         """
         if isinstance(tensor, DeviceBuffer) and tensor.device is self:
             return tensor
-        try:
+        with reading(
+            FeedError, self.name, "an object with __dlpack__ in memory of the host",
+            problem="the tensor cannot be read", hint="Move it to the host first.",
+        ):  # fmt: skip
             array = np.from_dlpack(tensor)
-        except (TypeError, BufferError, RuntimeError, AttributeError) as error:
-            raise FeedError(
-                "the tensor cannot be read", where=self.name,
-                expected="an object with __dlpack__ in memory of the host",
-                found=f"{type(tensor).__name__}: {error}", hint="Move it to the host first.",
-            ) from error  # fmt: skip
         return self.adopted(array) or self.put(array)
 
     def adopted(self, array: Array) -> DeviceBuffer | None:
@@ -224,19 +227,20 @@ class Device(ABC):
 
     def _await(self, event: Any, timeout: float | None = None) -> None:
         """Wait for a command; of a device that modules use no longer than asked, even if it does not look at that."""
-        (self if self._instance is None else self._instance).wait(event, timeout)
+        waiting = self if self._instance is None else self._instance
+        waiting.wait(event, None if timeout is None else min(timeout, LASTING))
 
     def _memory(self, name: str | None) -> Memory:
         known = list(self.memories)
         if name is None and known:
             return known[0]
-        for memory in known:
+        for memory in known if isinstance(name, str) else ():
             if memory.name == name:
                 return memory
         names = [memory.name for memory in known]
         raise OptionError(
             "the device has no such memory", where=self.name, expected=f"one of {', '.join(names) or 'none'}",
-            found=shown(name), hint=did_you_mean(str(name), names),
+            found=shown(name), hint=did_you_mean(name, names),
         )  # fmt: skip
 
     def _collect(self) -> None:
@@ -304,6 +308,7 @@ class DeviceBuffer:
         place = self.offset + offset
         return DeviceBuffer(self.device, self.memory, self.handle, tuple(shape), np.dtype(dtype), place, keeps=whole)
 
+    @checked(least={"timeout": 0})
     def numpy(self, timeout: float | None = None) -> Array:
         """Return a copy of the elements on the host.
 
@@ -315,6 +320,7 @@ class DeviceBuffer:
         self.device._await(self.device.copy(self, array), timeout)
         return array
 
+    @checked("array", least={"timeout": 0})
     def write(self, array: Any, timeout: float | None = None) -> None:
         """Copy the elements of an array of the same dtype and shape into the buffer.
 
@@ -323,13 +329,13 @@ class DeviceBuffer:
             DeviceFault: If the copy fails.
             TimeoutError: If it has not ended in so many seconds.
         """
-        host = np.asarray(array)
+        host = _on_host(array, self.device.name)
         if host.dtype != self.dtype or host.shape != self.shape:
             raise FeedError(
                 "the array does not fit the buffer", where=self.device.name, expected=str(self),
                 found=f"{host.dtype}{list(host.shape)}",
             )  # fmt: skip
-        self.device._await(self.device.copy(np.ascontiguousarray(host).reshape(host.shape), self), timeout)
+        self.device._await(self.device.copy(host, self), timeout)
 
     def release(self) -> None:
         """Give the memory back now; the buffer cannot be used any more."""
@@ -367,6 +373,20 @@ class _Exported:
     def __init__(self, buffer: DeviceBuffer, view: Array) -> None:
         self.__array_interface__ = view.__array_interface__
         self._keeps = buffer, view
+
+
+def _on_host(value: Any, where: str) -> Array:
+    """Return a contiguous array of the host with the elements of a value."""
+    with reading(FeedError, where, "an array of numbers", problem="the array cannot be read"):
+        array = np.asarray(value)
+        _of_numbers(array.dtype if not isinstance(value, np.ma.MaskedArray) else np.dtype(object))
+        return np.ascontiguousarray(array).reshape(array.shape)
+
+
+def _of_numbers(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    if dtype.kind not in "biufcV" or dtype.hasobject:
+        raise TypeError(f"{dtype} is no type of numbers")
+    return dtype
 
 
 def as_fault(error: BaseException, command: str) -> DeviceFault:

@@ -368,7 +368,7 @@ class Request:
         except Exception as error:
             task.error = error
         try:
-            member.instance.watch(task)
+            member.instance.watch(task.finish)
         except DeviceFault as fault:
             self._fail(located(fault, region, member.device.name))
 
