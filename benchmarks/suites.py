@@ -22,7 +22,9 @@ INT8 = ("resnet50", "mobilenet_v2")
 """What the suite of int8 models has of the corpus, quantised by tinycomp."""
 TINY_INT8 = ("ic_resnet8_int8", "kws_dscnn_int8", "ad_autoencoder_int8", "vww_mobilenet_int8")
 """The int8 models of MLPerf Tiny, as ONNX files of these names."""
-NAMES = ("headline", "quick", "corpus", "int8")
+DYNAMIC = ("resnet18", "mobilenet_v2", "tcn", "bert", "gpt2_small", "lstm_bidir", "gru_tagger")
+"""What the suite of dynamically quantised models has of the corpus."""
+NAMES = ("headline", "quick", "corpus", "int8", "dynamic")
 QUICK = ("resnet18", "mobilenet_v2", "vit_tiny", "lstm_bidir")
 
 
@@ -30,12 +32,15 @@ def members(suite: str) -> list[str]:
     """The models of a suite: names of the corpus, and paths of files.
 
     ``headline`` holds :data:`HEADLINE`, and :data:`TINY` where ``TINYCOMP_MODELS`` names a folder with them; ``quick``
-    a few of both; ``corpus`` all architectures of the corpus; ``int8`` :data:`INT8` and :data:`TINY_INT8`.
+    a few of both; ``corpus`` all architectures of the corpus; ``int8`` :data:`INT8` and :data:`TINY_INT8`; ``dynamic``
+    :data:`DYNAMIC`.
     """
     if suite == "corpus":
         return corpus.names()
     if suite == "int8":
         return [*(f"{name}{quantized.SUFFIX}" for name in INT8), *tiny_files(TINY_INT8)]
+    if suite == "dynamic":
+        return [f"{name}{quantized.DYNAMIC}" for name in DYNAMIC]
     return [*HEADLINE, *tiny_files()] if suite == "headline" else [*QUICK, *tiny_files()[:2]]
 
 
@@ -50,13 +55,13 @@ def model(name: str, sizes: Mapping[str, int] | None = None, seed: int = 0) -> t
     """The file of a model and inputs for it.
 
     Args:
-        name: Of the corpus, the same with ``-int8`` behind it, or the path of an ONNX file.
+        name: Of the corpus, the same with ``-int8`` or ``-dynamic`` behind it, or the path of an ONNX file.
         sizes: Sizes of a file's symbolic dimensions; 1 where not given.
         seed: Chooses the inputs.
     """
     if name in corpus.names():
         return corpus.path(name), corpus.feeds(name, seed)
-    if name.removesuffix(quantized.SUFFIX) in corpus.names():
-        name = name.removesuffix(quantized.SUFFIX)
-        return quantized.path(name), corpus.feeds(name, seed)
+    for suffix in (quantized.SUFFIX, quantized.DYNAMIC):
+        if name.removesuffix(suffix) in corpus.names():
+            return quantized.path(name), corpus.feeds(name.removesuffix(suffix), seed)
     return Path(name), random_feeds(Path(name), sizes, seed)

@@ -8,6 +8,7 @@ import pytest
 from onnx import helper
 
 import tinycomp
+from tests.declarations.ways import own_symbols
 from tests.frontend.extension_cases import (
     CASES,
     MEAN,
@@ -29,6 +30,7 @@ from tinycomp.ir import Node
 from tinycomp.rewrite import reject
 
 ort = pytest.importorskip("onnxruntime")
+DYNAMIC = ("DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulIntegerToFloat", "QAttention")
 
 
 def by_onnxruntime(case: Case) -> list[np.ndarray]:
@@ -53,6 +55,16 @@ def test_a_definition_means_what_onnxruntime_computes(case: Case):
             else:
                 limit = case.rtol * np.abs(wanted).max()
                 np.testing.assert_allclose(found, wanted, rtol=0, atol=limit, err_msg=target)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.op in DYNAMIC and list(c.data) == [0]], ids=str)
+def test_layers_that_are_quantised_at_run_time_are_integer_ones_of_open_sizes(case: Case):
+    model = case.model()
+    own_symbols(model)
+    module = tinycomp.compile(model, "c", strict=True)
+    assert "qgemm" in kernels(module)
+    for found, wanted in zip(module.run(case.feeds).values(), by_onnxruntime(case), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=case.rtol * np.abs(wanted).max())
 
 
 def test_every_definition_has_a_case():
