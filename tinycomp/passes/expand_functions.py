@@ -104,6 +104,7 @@ def expand_for(
     """
     expanded = 0
     refused: dict[Hashable, list[Remark]] = {}
+    bodies: dict[Hashable, Graph] = {}
     for node in [n for n in graph.nodes if _may_expand(n) and not _taken(n, targets)]:
         allowed = [t for t in targets if node not in barred[t.name]]
         key = _likeness(node, allowed)
@@ -112,8 +113,10 @@ def expand_for(
             remarks += [replace(remark, sources=node.sources) for remark in known]
             continue
         before = len(remarks)
-        body = _expansion(node, allowed, remarks)
+        body = bodies[key].clone() if key in bodies else _expansion(node, allowed, remarks)
         if body is not None:
+            if key is not None and key not in bodies and not any(v and v.is_const for v in node.inputs):
+                bodies[key] = body.clone()  # nodes of a constant each are seldom alike
             _state_conditions(graph, node, body, targets)
             splice(graph, node, body)
             expanded += 1
@@ -123,7 +126,7 @@ def expand_for(
 
 
 def _likeness(node: Node, targets: Sequence[Target]) -> Hashable:
-    """Return a key shared by nodes whose definitions are refused for the same reasons; None if there is no such key."""
+    """Return a key shared by nodes whose definitions are the same, or refused for the same reasons; None if none is."""
     plain = (bool, int, float, str, bytes, list)
     if node.bodies or not all(isinstance(value, plain) for value in node.attrs.values()):
         return None
