@@ -1,5 +1,5 @@
 /* The end of every isa_*.c: all kernel bodies, the table of their entry points, and the loop that finds the peak. */
-#include "../kernels/bodies.h"
+#include "../kernels/kernels.def"
 #include "peak.h"
 
 tc_isa_shape TC_NAME(tc_shape)(void) {

@@ -27,7 +27,7 @@ def runtime_folder() -> Path:
     """
     package = Path(__file__).resolve().parents[1]
     for folder in (package / "runtime_c", package.parent / "runtime_c"):
-        if (folder / "kernels" / "bodies.h").is_file():
+        if (folder / "kernels" / "kernels.def").is_file():
             return folder
     raise UnsupportedError(
         "the sources of the C runtime are missing", where=str(package), expected="a folder runtime_c",
@@ -39,7 +39,7 @@ def runtime_folder() -> Path:
 def _header_by_entry() -> Mapping[str, str]:
     """Return the header of each kernel, and of the functions beside it, relative to the runtime's folder."""
     root = runtime_folder()
-    bodies = _INCLUDE.findall((root / "kernels" / "bodies.h").read_text(encoding="utf-8"))
+    bodies = _INCLUDE.findall((root / "kernels" / "kernels.def").read_text(encoding="utf-8"))
     texts = {f"kernels/{name}": (root / "kernels" / name).read_text(encoding="utf-8") for name in bodies}
     return {entry: name for name, text in texts.items() for entry in _ENTRY.findall(text)}
 
