@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from onnx import TensorProto, helper
+from onnx import helper, parser
 
 import tinycomp
 import tinycomp.data
@@ -83,20 +83,9 @@ def test_strict_lists_what_would_fall_back():
 
 
 def test_strict_lets_the_containers_of_the_caller_be():
-    lists = helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, None))
-    graph = helper.make_graph(
-        [
-            helper.make_node("OptionalGetElement", ["given"], ["a"]),
-            helper.make_node("Neg", ["a"], ["b"]),
-            helper.make_node("SplitToSequence", ["b"], ["parts"], axis=0),
-            helper.make_node("SequenceInsert", ["parts", "a"], ["all"]),
-        ],
-        "g",
-        [helper.make_value_info("given", helper.make_optional_type_proto(
-            helper.make_tensor_type_proto(TensorProto.FLOAT, [2, 4])))],
-        [helper.make_value_info("all", lists)],
-    )  # fmt: skip
-    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    proto = parser.parse_model("""<ir_version: 10, opset_import: ["": 18]>
+        g (optional(float[2, 4]) given) => (seq(float) all) { a = OptionalGetElement(given)
+        b = Neg(a)  parts = SplitToSequence<axis = 0>(b)  all = SequenceInsert(parts, a) }""")
     module = tinycomp.compile(proto, strict=True)
     assert {row.tier for row in module.report().hosts} == {"border"}
     assert [dict(row.ops) for row in module.report().regions] == [{"Neg": 1, "Split": 1}]
@@ -106,31 +95,23 @@ def test_strict_lets_the_containers_of_the_caller_be():
 
 
 def test_a_map_over_the_pieces_of_a_tensor_leaves_nothing_to_the_host():
-    info = helper.make_tensor_value_info
-    body = helper.make_graph(
-        [helper.make_node("Mul", ["piece", "whole"], ["p"]), helper.make_node("Add", ["p", "t"], ["r"])], "body",
-        [info("piece", TensorProto.FLOAT, ["n", 4]), info("whole", TensorProto.FLOAT, [4])],
-        [info("r", TensorProto.FLOAT, ["n", 4])],
-    )  # fmt: skip
-    nodes = [
-        helper.make_node("SplitToSequence", ["x", "sizes"], ["pieces"], axis=0),
-        helper.make_node("SequenceMap", ["pieces", "t"], ["mapped"], body=body),
-        helper.make_node("ConcatFromSequence", ["mapped"], ["y"], axis=0),
-    ]
     t = np.float32([1, 2, 3, 4])
-    proto = make_model(nodes, {"x": X, "t": t}, {"sizes": np.array([1, 2])}, ["y"])
+    proto = parser.parse_model("""<ir_version: 10, opset_import: ["": 21]>
+        g (float[3, 4] x, float[4] t) => (float[3, 4] y) <int64[2] sizes = {1, 2}> {
+        pieces = SplitToSequence<axis = 0>(x, sizes)
+        mapped = SequenceMap(pieces, t) <body = b (float[n, 4] piece, float[4] whole) => (float[n, 4] r)
+            { p = Mul(piece, whole)  r = Add(p, t) }>
+        y = ConcatFromSequence<axis = 0>(mapped) }""")
     module = tinycomp.compile(proto, strict=True, verify=True)
     np.testing.assert_array_equal(module.run({"x": X, "t": t})["y"], X * t + t)
 
 
 def test_a_list_between_nodes_that_compute_stays_on_the_host():
-    nodes = [
-        helper.make_node("Relu", ["x"], ["a"]),
-        helper.make_node("SequenceConstruct", ["a", "x"], ["list"]),
-        helper.make_node("SequenceAt", ["list", "i"], ["b"], name="chosen"),
-        helper.make_node("Neg", ["b"], ["y"]),
-    ]
-    module = tinycomp.compile(make_model(nodes, {"x": X, "i": np.array(0)}, {}, ["y"]))
+    module = tinycomp.compile(
+        parser.parse_model("""<ir_version: 10, opset_import: ["": 21]>
+        g (float[3, 4] x, int64 i) => (float[3, 4] y) { a = Relu(x)  list = SequenceConstruct(a, x)
+        b = SequenceAt(list, i)  y = Neg(b) }""")
+    )
     assert [row.tier for row in module.report().hosts] == ["numpy", "numpy"]
 
 

@@ -385,40 +385,23 @@ def test_sizes_that_depend_on_data_are_served_by_one_program(work):
 
 def test_what_is_known_of_elements_is_lost_where_branches_disagree():
     """A shape that depends on the branch taken, and one that grows from trip to trip, are no constants."""
-    branches = {}
-    for key, source in (("then_branch", "a"), ("else_branch", "b")):
-        inner = helper.make_node("Shape", [source], [f"{key}_s"])
-        info = helper.make_tensor_value_info(f"{key}_s", onnx.TensorProto.INT64, [2])
-        branches[key] = helper.make_graph([inner], key, [], [info])
-    nodes = [helper.make_node("If", ["c"], ["s"], **branches), helper.make_node("Expand", ["one", "s"], ["y"])]
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 21]>
+        g (float[N, 4] a, float[M, 4] b, bool c) => (float[A, B] y) <float[1, 1] one = {1}> {
+        s = If(c) <then_branch = t () => (int64[2] p) { p = Shape(a) },
+                   else_branch = e () => (int64[2] q) { q = Shape(b) }>
+        y = Expand(one, s) }""")
     feeds = {"a": rows(2), "b": rows(3), "c": np.array(True)}
-    model = make_model(nodes, feeds, {"one": np.ones((1, 1), np.float32)}, ["y"], symbolic=AB)
     module = tinycomp.compile(model)
     assert module.run(feeds)["y"].shape == (2, 4)
     assert module.run({**feeds, "c": np.array(False)})["y"].shape == (3, 4)
 
 
 def test_what_is_known_of_elements_is_lost_where_trips_change_them():
-    trip = helper.make_graph(
-        [helper.make_node("Identity", ["go"], ["more"]), helper.make_node("Add", ["s", "s"], ["twice"])],
-        "trip",
-        [
-            helper.make_tensor_value_info("i", onnx.TensorProto.INT64, []),
-            helper.make_tensor_value_info("go", onnx.TensorProto.BOOL, []),
-            helper.make_tensor_value_info("s", onnx.TensorProto.INT64, [2]),
-        ],
-        [
-            helper.make_tensor_value_info("more", onnx.TensorProto.BOOL, []),
-            helper.make_tensor_value_info("twice", onnx.TensorProto.INT64, [2]),
-        ],
-    )
-    nodes = [
-        helper.make_node("Shape", ["a"], ["start"]),
-        helper.make_node("Loop", ["trips", "", "start"], ["s"], body=trip),
-        helper.make_node("Expand", ["one", "s"], ["y"]),
-    ]
-    feeds = {"a": rows(2), "trips": np.array(1)}
-    model = make_model(nodes, feeds, {"one": np.ones((1, 1), np.float32)}, ["y"], symbolic={"a": ("N", 4)})
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 21]>
+        g (float[N, 4] a, int64 trips) => (float[A, B] y) <float[1, 1] one = {1}> { start = Shape(a)
+        s = Loop(trips, , start) <body = trip (int64 i, bool go, int64[2] s) => (bool more, int64[2] twice)
+            { more = Identity(go)  twice = Add(s, s) }>
+        y = Expand(one, s) }""")
     module = tinycomp.compile(model)
     for n, trips in ((2, 1), (3, 2), (1, 0)):
         found = module.run({"a": rows(n), "trips": np.array(trips)})["y"]
