@@ -304,7 +304,8 @@ def defaults(s: Subject) -> Iterator[Trial]:
     for tensor in changed.graph.initializer:
         x = values.get(tensor.name)
         if x is not None and x.dtype == np.float32:
-            tensor.CopyFrom(numpy_helper.from_array(np.asarray(2 * x + 1, x.dtype), tensor.name))
+            other = np.where(x == 0, 0.5, x / 2)  # shares stay between 0 and 1
+            tensor.CopyFrom(numpy_helper.from_array(other.astype(x.dtype), tensor.name))
     for target in ("c", "host"):
         yield Trial(changed, {**left, **values}, s.wanted, target, name=f"{target}, fed")
 

@@ -98,21 +98,6 @@ _BY_HEAD = 4
 """Dimensions where heads have one of their own."""
 
 
-def check_heads(q: Array, k: Array, v: Array, op: str = "Attention") -> None:
-    """Refuse queries, keys and values of rank 4 that do not fit each other.
-
-    Raises:
-        ModelError: If sizes differ that must not.
-    """
-    fits = q.shape[0] == k.shape[0] == v.shape[0] and k.shape[1:3] == v.shape[1:3] and q.shape[3] == k.shape[3]
-    if not fits or k.shape[1] == 0 or q.shape[1] % k.shape[1]:
-        raise ModelError(
-            f"{op}: Q, K and V do not fit",
-            expected="one batch size, K and V alike but for the last size, query heads a multiple of key heads",
-            found=f"{list(q.shape)}, {list(k.shape)}, {list(v.shape)} as (batch, heads, length, size)",
-        )
-
-
 def grouped_matmul(per_query_head: Array, per_key_head: Array) -> Array:
     """Multiply (B, Hq, L, M) by (B, Hk, M, N), each key head serving Hq / Hk query heads, to (B, Hq, L, N)."""
     batch, heads, length, _ = per_query_head.shape
@@ -449,16 +434,17 @@ def flex_attention(
         (B, Hq, L, E) in the dtype of ``v``.
 
     Raises:
-        ModelError: If the operands do not fit each other.
         ExecutionError: If a graph changes shape or dtype.
     """
-    if not q.ndim == k.ndim == v.ndim == 4:
-        raise ModelError(
-            "FlexAttention: operands of a wrong rank", expected="rank 4", found=f"{q.ndim}, {k.ndim}, {v.ndim}"
-        )
-    check_heads(q, k, v, "FlexAttention")
     precision = _precision(softmax_precision, q.dtype)
     scores = _modified(score_mod, scaled_scores(q, k, scale).astype(precision), captured, "score_mod")
     weights = _modified(prob_mod, softmax_along(scores, -1), captured, "prob_mod")
     wide = compute_dtype(precision)
     return grouped_matmul(weights.astype(wide), v.astype(precision).astype(wide)).astype(precision).astype(v.dtype)
+
+
+@FAMILY.infer("FlexAttention", domain="ai.onnx.preview")
+def _flex_attention(facts: Facts) -> Results:
+    q, k, v = (facts.dims(index, _BY_HEAD) for index in range(3))
+    batch, _, _ = require_heads(facts, q, [k], [v])
+    return [facts.tensor(facts.dtype(0), (batch, q[1], q[2], v[3]))]

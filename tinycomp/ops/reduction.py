@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tinycomp.ops.cast import cast_array
 from tinycomp.ops.contents import reduced
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axes, fix_axis, ints, is_float, scalar_int, widened
 from tinycomp.ops.record import OpFamily
@@ -60,10 +61,12 @@ def _min(x: Array, axes: Axes, keep: bool) -> Array:
 
 
 def _in_float(reducer: Reducer) -> Reducer:
-    """Compute an irrational function of integers in float64; the caller truncates."""
+    """Compute an irrational function of integers in float64; of what a Cast to uint64 gives, keep the low bits."""
 
     def run(x: Array, axes: Axes, keep: bool) -> Array:
-        return reducer(x if x.dtype.kind == "f" else x.astype(np.float64), axes, keep)
+        if x.dtype.kind == "f":
+            return reducer(x, axes, keep)
+        return cast_array(reducer(x.astype(np.float64), axes, keep), np.dtype(np.uint64)).astype(x.dtype)
 
     return run
 

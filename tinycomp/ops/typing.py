@@ -18,11 +18,14 @@ def infer_node_types(node: Node) -> list[Type]:
         TypeInferenceError: If the operands do not fit the operator, or a body does not fit its node.
     """
     operator = OPS.of(node.op, node.domain)
-    if operator is None or operator.infer is None:
-        typed = types_by_bodies(node)
-        return infer_types(node) if typed is None else typed
+    rule = None if operator is None else operator.infer
+    typed = types_by_bodies(node) if rule is None or node.bodies else None
+    if typed is not None:
+        return typed
+    if operator is None or rule is None:
+        return infer_types(node)
     try:
-        types = list(operator.infer(Facts(node)))[: len(node.outputs)]
+        types = list(rule(Facts(node)))[: len(node.outputs)]
     except UndecidedError:  # what a rule cannot say of expressions, a run shows
         return [map_tensors(type_, without_shape) for type_ in infer_types(node)]
     if operator.contents is None:

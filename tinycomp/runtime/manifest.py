@@ -17,7 +17,7 @@ PROGRAM: dict[str, Any] = {
     "name": str, "inputs": [_BUFFER], "outputs": [_BUFFER], "arena_bytes": COUNT, "arena_bound?": COUNT,
     "left?": [(COUNT, _OPERAND)], "arena?": [(SIZE, [NUMBER])], "tables?": [(COUNT, COUNT, SIZE)],
     "conditions?": [(SIZE, str, str)], "setup?": COUNT, "blocks?": [[NUMBER]], "named?": {str: str},
-    "constants?": [str], "texts?": {"inputs": [COUNT], "outputs": [(COUNT, COUNT)], "prefix": str},
+    "constants?": [str], "texts?": {"inputs": [COUNT], "outputs": [(COUNT, range(-1, 1 << 63))], "prefix": str},
     "instructions": [{
         "kernel": str, "operands": [_OPERAND], "params": {str: _NUMBER}, "source": [str],
         "macs": SIZE, "found?": (str, COUNT, OneOf((None, SIZE))),

@@ -61,6 +61,7 @@ def check(
         model = model_of(op, feeds, results, known, **about)
         module = tinycomp.compile(model)
         assert not module.report().hosts
+        module = tinycomp.load(module.to_bytes())
         others = [[*tinycomp.compile(model, "host").run(feeds).values()]]
         if against_ort:
             others.append(ort.InferenceSession(model.SerializeToString()).run(None, dict(feeds)))
