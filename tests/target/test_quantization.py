@@ -17,6 +17,7 @@ from tinycomp.target import (
     QuantizationRule,
     QuantizedLayer,
     Target,
+    find,
     violations,
 )
 from tinycomp.target_api import P, patterns, reject
@@ -238,6 +239,23 @@ def test_what_obeys_is_taken():
     target.codegen(lambda region: lambda *x: None)
     graph = tinycomp.target_api.partitioned(conv().graph, [target])
     assert [node.target for node in graph.nodes] == ["npu"]
+
+
+@pytest.mark.parametrize("others", [(), (find("c"),)], ids=["alone", "before c"])
+def test_rules_are_for_layers_whose_data_are_quantised_as_well_as_their_weights(others: tuple[Target, ...]):
+    target = npu()
+
+    @target.composite
+    def real_conv(x, w=P.const):  # type: ignore[no-untyped-def]
+        return P.Relu(P.Conv(x, w))
+
+    model = Model(1)
+    x = model.graph.add_input("real", TensorType("float32", (1, 3, 8, 8)))
+    weight = model.constant(np.ones((2, 3, 3, 3), np.int8))
+    model.graph.set_outputs([model.op("Relu", model.op("Conv", x, weight))], ["y"])
+    graph = tinycomp.target_api.partitioned(model.graph, [target, *others])
+    assert [node.target for node in graph.nodes] == ["npu"]
+    assert not [remark for remark in graph.remarks if "float32, not int8" in remark.reason]
 
 
 def test_operators_on_stored_numbers_of_other_dtypes_are_refused():

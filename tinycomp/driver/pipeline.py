@@ -268,10 +268,10 @@ def partitioning_passes(
 
     One target after the other claims nodes: its legalising passes rewrite the layers that it refuses, where that helps,
     then its composites and operator rules are tried. At the end, constants that no composite has claimed are folded,
-    dequantised weights included, because no later rule could use them; if the last target has no composites for
-    quantised numbers, this comes before its composites. Half precision that the earlier targets left is computed in
-    float32 if the last one wants that. If all targets have a cost, the cheapest placement decides instead of their
-    order.
+    dequantised weights included, because no later rule could use them; this comes before the last target's composites,
+    unless it has some for quantised numbers, which then are tried once more. Half precision that the earlier targets
+    left is computed in float32 if the last one wants that. If all targets have a cost, the cheapest placement decides
+    instead of their order.
 
     Args:
         targets: The targets in priority order; each may have a policy of its own as well.
@@ -297,14 +297,16 @@ def partitioning_passes(
     if not optimize:
         claiming = ((MergeComposite(each, policy), AnnotateTarget((each,), policy)) for each in targets)
         return [*checking, *itertools.chain.from_iterable(claiming), *merging_regions]
+    reading = any(target.reads_quantized for target in last)
     merging: list[Pass] = [MergeComposite(target, policy) for target in last]
+    again: list[Pass] = [MergeComposite(target, policy, dequantize=True) for target in last]
     offering = ([*_legalising(target, policy), OfferToTarget(target, policy)] for target in targets[:-1])
     return [
         *checking,
         *itertools.chain.from_iterable(offering),
         *([WidenHalf()] if len(targets) > 1 and last[0].widens_half else []),
         *itertools.chain.from_iterable(_legalising(target, policy) for target in last),
-        *(merging + folding if any(target.reads_quantized for target in last) else folding + merging),
+        *(merging + again if reading else folding + merging),
         EliminateDeadCode(),
         ExpandFunctions(last, policy),
         AnnotateTarget(last, policy),

@@ -70,9 +70,9 @@ class OfferToTarget(Pass):
     """Do the work of MergeComposite, ExpandFunctions and AnnotateTarget for one target, on nodes not yet claimed.
 
     With one such pass per target, in priority order, both the composites and the operator rules of the first target
-    come before those of the second. Products with dequantised constants are offered with the constants computed: to the
-    composites as well if the target has none for quantised numbers, else to the operator rules only. If the target does
-    not take them, the constants stay quantised.
+    come before those of the second. Products with dequantised constants are offered with the constants computed: at
+    once if the target has no composites for quantised numbers, else after these have been tried. If the target does not
+    take them, the constants stay quantised.
 
     Before and after, where the target takes Relu and ``P.Relu(P.Conv(x, w))``::
 
@@ -172,15 +172,17 @@ class _Offer:
         if not self.target.reads_quantized:
             self._dequantize()
         claimed = bool(merge_for(self.target, self.graph, self._barred(), self.remarks))
-        if self.target.reads_quantized:
-            self._dequantize()
+        if self.target.reads_quantized and self._dequantize():
+            claimed |= bool(merge_for(self.target, self.graph, self._barred(), self.remarks))
         claimed |= expand_for([self.target], self.graph, {self.target.name: self._barred()}, self.remarks) > 0
         claimed |= annotate_for([self.target], self.graph, self.policy, self.remarks, self.withheld)
         self.dequantized.restore()
         return claimed
 
-    def _dequantize(self) -> None:
+    def _dequantize(self) -> bool:
+        """Put in constants; tell whether there are any."""
         self.withheld |= dict.fromkeys(self.dequantized.put_in(), "it is folded")
+        return bool(self.dequantized.original)
 
     def _barred(self) -> dict[Node, str]:
         return self.target.excluded(self.graph, self.policy) | self.withheld
@@ -195,9 +197,7 @@ class _Dequantized:
         self.budget = MOST_BYTES
         self.arrays: dict[Value, np.ndarray] = {}
         self.original: dict[Value, Value] = {}
-        self.in_composites = frozenset[tuple[str, str]]()
-        if not target.reads_quantized:
-            self.in_composites = frozenset().union(*(c.pattern.operators for c in target.composites))
+        self.in_composites = frozenset[tuple[str, str]]().union(*(c.pattern.operators for c in target.composites))
 
     def put_in(self) -> list[Node]:
         """Let nodes that the target may take read constants; return the nodes that are no longer read by others."""

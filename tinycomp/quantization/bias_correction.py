@@ -62,7 +62,7 @@ def _mean_error(probe: Graph, layer: Layer, options: Options) -> Value:
     error = probe.add_const(weight_error(layer, options), f"{core.output.name}_weight_error")
     lost = probe.add(core.op, [probe.values[core.operand(0).name], error], core.attrs, version=core.version).output
     rank = lost.rank or 2
-    channels = 1 if core.op == "Conv" else rank - 1
+    channels = 1 if core.op in ("Conv", "ConvTranspose") else rank - 1
     axes = np.array([axis for axis in range(rank) if axis != channels], np.int64)
     if probe.opsets.get("", _FIRST_WITH_AXES_OPERAND) >= _FIRST_WITH_AXES_OPERAND:
         return probe.add("ReduceMean", [lost, probe.add_const(axes, "axes")], {"keepdims": 0}).output

@@ -263,12 +263,15 @@ class CalibrationData:
         given: An iterable of inputs: a dict of arrays by name each, or the array of the only input.
         names: The inputs of the model.
 
+    Attributes:
+        given: As it was given.
+
     Raises:
         QuantizationError: If it is not an iterable of inputs.
     """
 
     def __init__(self, given: Iterable[Any], names: list[str]) -> None:
-        self._given, self._names = given, names
+        self.given, self._names = given, names
         if isinstance(given, (Mapping, np.ndarray, str, bytes)) or not hasattr(given, "__iter__"):
             kind = f"an array of shape {list(given.shape)}" if isinstance(given, np.ndarray) else type(given).__name__
             raise self._wrong("not an iterable of inputs", "calibration", kind)
@@ -276,11 +279,11 @@ class CalibrationData:
     @property
     def repeatable(self) -> bool:
         """Whether it can be gone through more than once."""
-        return iter(self._given) is not self._given
+        return iter(self.given) is not self.given
 
     def __len__(self) -> int:
         """Count the inputs; 0 if only going through them would tell."""
-        return len(self._given) if isinstance(self._given, Sized) else 0
+        return len(self.given) if isinstance(self.given, Sized) else 0
 
     def __iter__(self) -> Iterator[tuple[str, Feeds]]:
         """Yield every input with what it is called in messages.
@@ -289,7 +292,7 @@ class CalibrationData:
             QuantizationError: If there is none, or one is not a dict of arrays, is empty or holds what is not finite.
         """
         number = -1
-        for number, item in enumerate(self._given):
+        for number, item in enumerate(self.given):
             where = f"calibration input {number}"
             feeds = self._named(item, where)
             _check_not_empty(feeds, where)

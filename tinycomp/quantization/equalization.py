@@ -45,7 +45,7 @@ def _pairs(graph: Graph, layers: Sequence[Layer]) -> list[_Pair]:
     cores = {layer.core: layer for layer in layers}
     pairs = []
     for layer in layers:
-        if layer.weight is None or layer.core.op == "MatMul" or not _is_homogeneous(layer):
+        if layer.weight is None or layer.core.op in ("ConvTranspose", "MatMul") or not _is_homogeneous(layer):
             continue
         second = _next_product(graph, layer.outputs[0], cores)
         if second is not None and _reads_channels_of(second, layer):

@@ -115,7 +115,7 @@ def _reads_data(node: Node) -> bool:
 
 RULES: Mapping[str, Rule] = MappingProxyType(
     {
-        "Conv": Rule(Kind.PRODUCT, 1, _is_conv),
+        **dict.fromkeys(("Conv", "ConvTranspose"), Rule(Kind.PRODUCT, 1, _is_conv)),
         "Gemm": Rule(Kind.PRODUCT, 1, _is_gemm),
         "MatMul": Rule(Kind.PRODUCT, 2, _is_matmul),
         **dict.fromkeys((*named("selection"), "GlobalMaxPool"), Rule(Kind.SAME_SCALE)),
@@ -215,7 +215,7 @@ class Layer:
 
     @property
     def is_product(self) -> bool:
-        """Whether it is a Conv, Gemm or MatMul."""
+        """Whether it is a Conv, ConvTranspose, Gemm or MatMul."""
         return self.rule.kind is Kind.PRODUCT
 
     @property

@@ -76,7 +76,7 @@ class Options:
             allowed = tuple(dict.fromkeys(dtype for rule in own.values() for dtype in rule.activations))
             one_of("activations", self.activations, allowed)
         for op, rule in own.items():
-            if op not in ("Conv", "Gemm", "MatMul"):
+            if op not in ("Conv", "ConvTranspose", "Gemm", "MatMul"):
                 continue
             if "int8" not in rule.weights:
                 raise QuantizationError(

@@ -19,14 +19,19 @@ def data_scale(layer: Layer, scales: Mapping[Slot, Affine]) -> np.float32:
 
 def channels_of(layer: Layer) -> int:
     """Return how many output channels a product with a constant weight has."""
-    return int(layer.constant_weight.shape[layer.channel_axis])
+    groups = layer.core.attrs.get("group", 1) if layer.core.op == "ConvTranspose" else 1
+    return int(layer.constant_weight.shape[layer.channel_axis] * groups)
 
 
 def scale_axis(layer: Layer, options: Options) -> int | None:
-    """Return the axis of the weight with a scale for every index; a stack of matrices has one scale in any case."""
+    """Return the axis of the weight with a scale for every output channel.
+
+    A stack of matrices, and the weight of a ConvTranspose of several groups, which has no such axis, have one scale.
+    """
     per_channel = options.per_channel and layer.wanted.per_channel is not False
-    per_channel = per_channel and (layer.core.op == "Conv" or layer.constant_weight.ndim == 2)
-    return layer.channel_axis if per_channel else None
+    is_stack = layer.core.op in ("Gemm", "MatMul") and layer.constant_weight.ndim > 2
+    has_axis = not is_stack and channels_of(layer) == layer.constant_weight.shape[layer.channel_axis]
+    return layer.channel_axis if per_channel and has_axis else None
 
 
 def quantized_weight(layer: Layer, scales: Mapping[Slot, Affine], options: Options) -> Weights:

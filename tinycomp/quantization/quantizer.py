@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -18,6 +19,8 @@ from tinycomp.errors import QuantizationError, shown
 from tinycomp.frontend import Shapes, export_model
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
+from tinycomp.passes.fold_constants import FoldConstants
+from tinycomp.quantization.bodies import Invocations, has_tensors_alone
 from tinycomp.quantization.calibration import CalibrationData, Scales, calibrate, sharing
 from tinycomp.quantization.equalization import equalize_layers
 from tinycomp.quantization.layers import Layer, Selector, choose, select
@@ -25,6 +28,7 @@ from tinycomp.quantization.options import Activations, Method, Options, one_of
 from tinycomp.quantization.placement import Placement
 from tinycomp.quantization.weight_only import WeightMethod, WeightOptions, quantize_weights
 from tinycomp.quantized.layer import QuantizedLayer
+from tinycomp.rewrite.rules import open_graphs
 from tinycomp.target import Target
 from tinycomp.target.quantization import violations
 
@@ -49,6 +53,7 @@ def prepare(model: Model, shapes: Shapes | None, opset: int = _PER_CHANNEL_SINCE
         QuantizationError: If it is quantised already, or cannot be converted.
     """
     graph = load_graph(model, shapes)
+    FoldConstants(keep_quantized=False).run(graph)  # weights alone may be stored in 8 bits
     done = next((n for _, n in graph.walk() if n.op in ("QuantizeLinear", "DequantizeLinear")), None)
     if done is not None:
         raise QuantizationError(
@@ -201,7 +206,9 @@ def quantize(
         equalize, keep_float, percentile, threads, target,
     )  # fmt: skip
     quantizer = Quantizer.calibrated(model, calibration, options, shapes, bar).within_rules()
-    return finish(quantizer.quantized(quantizer.chosen))
+    if not quantizer.chosen and not any(quantizer.inside.values()):
+        raise _nothing(quantizer.graph, "layers whose scales the target refuses, whatever they are")
+    return finish(quantizer.finished(bar))
 
 
 def _check_left_out(name: str, given: Any, default: Any, hint: str) -> None:
@@ -221,6 +228,7 @@ class Quantizer:
         scales: Of the values that they round.
         options: How to quantise.
         data: What the scales come from.
+        inside: The layers in each open body, likewise.
     """
 
     graph: Graph
@@ -228,6 +236,7 @@ class Quantizer:
     scales: Scales
     options: Options
     data: CalibrationData
+    inside: Mapping[Graph, Sequence[Layer]] = field(default_factory=dict)
 
     @classmethod
     def calibrated(
@@ -245,19 +254,47 @@ class Quantizer:
         """
         graph = prepare(model, shapes, options.opset)
         data = CalibrationData(calibration, [v.name for v in graph.inputs if v.name not in graph.defaults])
-        _check_passes(data, passes)
+        scopes = [*open_graphs(graph)]
         if options.equalize:
-            equalize_layers(graph, options.layers(graph))
-        layers = options.layers(graph)
-        chosen = choose(layers, select(layers, options.keep_float), graph)
-        if not chosen:
-            raise _nothing(graph, "all of them kept in float" if any(e.is_product for e in layers) else "none")
-        scales = calibrate(graph, chosen, data, options, bar)
-        return cls(graph, chosen, scales, options, data)
+            for scope in scopes:
+                equalize_layers(scope, options.layers(scope))
+        layers = {scope: options.layers(scope) for scope in scopes}
+        every = [*itertools.chain.from_iterable(layers.values())]
+        kept = select(every, options.keep_float)
+        inside = {scope: choose(own, kept, scope) for scope, own in layers.items()}
+        chosen = inside.pop(graph)
+        _check_passes(data, max(passes, 1 + any(inside.values())))
+        if not chosen and not any(inside.values()):
+            raise _nothing(graph, "all of them kept in float" if any(e.is_product for e in every) else "none")
+        scales = calibrate(graph, chosen, data, options, bar) if chosen else {}
+        return cls(graph, chosen, scales, options, data, inside)
 
     def quantized(self, layers: Sequence[Layer]) -> Graph:
         """Return a copy of the graph in which these layers are quantised; they are some of :attr:`chosen`."""
         return self._placed(layers)[0]
+
+    def finished(self, bar: Bar) -> Graph:
+        """Return a copy of the graph in which all that is chosen is quantised, in open bodies as well.
+
+        A body is calibrated by what it is given while the graph around it runs in float; one that never runs stays.
+        """
+        threads, whole = self.options.threads, self.quantized(self.chosen)
+        waiting = [(self.graph, whole, self.data)]
+        for scope, copy, data in waiting:  # which grows meanwhile
+            for node in scope.nodes:
+                if not node.bodies or node.is_composite or not has_tensors_alone(node):
+                    continue
+                twin = copy.values[node.used_outputs()[0].name].producer
+                assert twin is not None
+                for key, body in node.bodies.items():
+                    given = CalibrationData(Invocations(scope, node, key, data, threads), [v.name for v in body.inputs])
+                    layers = self.inside.get(body, ())
+                    if layers and any(True for _ in given.given):
+                        scales = calibrate(body, layers, given, self.options, bar)
+                        quantizer = replace(self, graph=body, chosen=layers, scales=scales, data=given).within_rules()
+                        twin.bodies[key] = quantizer.quantized(quantizer.chosen)
+                    waiting.append((body, twin.bodies[key], given))
+        return whole
 
     def _placed(self, layers: Sequence[Layer]) -> tuple[Graph, dict[str, Layer]]:
         """Return a copy in which layers are quantised, and these layers of the copy by the names of their cores."""
@@ -285,9 +322,7 @@ class Quantizer:
                 quantizer = replace(quantizer, scales=quantizer._widened(refused))
             kept |= set(quantizer._refused())
             chosen = choose(self.chosen, kept, self.graph)
-            if not any(layer.is_product for layer in chosen):
-                raise _nothing(self.graph, "layers whose scales the target refuses, whatever they are")
-            quantizer = replace(self, chosen=chosen)
+            quantizer = replace(self, chosen=chosen if any(layer.is_product for layer in chosen) else [])
         return quantizer
 
     def _refused(self) -> list[Layer]:
@@ -321,7 +356,7 @@ def _name(layer: Layer) -> str:
 def _nothing(graph: Graph, found: str) -> QuantizationError:
     return QuantizationError(
         "there is nothing to quantise", where=graph.name,
-        expected="at least one Conv, Gemm or MatMul in float32 with constant weights", found=found,
+        expected="at least one Conv, ConvTranspose, Gemm or MatMul in float32 with constant weights", found=found,
     )  # fmt: skip
 
 

@@ -125,13 +125,8 @@ class QuantizedLayer:
         activation, conversions = _rounding(add or core, within)
         nodes += [*([activation] if activation is not None else []), *conversions]
         results = tuple(found for node in conversions if (found := QuantizationParameters.of(node)) is not None)
-        weight = factors.get(1)
-        if weight is not None:
-            is_layer = not weight.is_real
-        else:
-            known = bool(data) and all(not p.is_real for p in data.values())
-            is_layer = known and (bool(results) or within is not None)
-        if not is_layer:
+        weight, is_quantized = factors.get(1), bool(data) and all(not p.is_real for p in data.values())
+        if not is_quantized or (weight.is_real if weight is not None else not results and within is None):
             return None
         if not results and within is None:
             results = (QuantizationParameters.real(core.output),)
