@@ -66,7 +66,8 @@ def files_of(kernels: Iterable[str], vocabulary: Iterable[str], is_sized: bool =
         if name in files or (name.startswith("src/simd_") and name not in chosen):
             continue
         files[name] = (root / name).read_text(encoding="utf-8")
-        waiting += [_resolved(root, name, included) for included in _INCLUDE.findall(files[name])]
+        if not name.endswith(".def"):  # only its rows are read there, not the bodies of all kernels
+            waiting += [_resolved(root, name, included) for included in _INCLUDE.findall(files[name])]
     return dict(sorted(files.items()))
 
 
