@@ -65,7 +65,9 @@ def main() -> int:
     ways = [way for way in options.way or WAYS if any(key[1] == way for key in cells)]
     text = "\n".join([*_matrix(cells, ways), "", *_sums(cells, ways), "", *_holes(sorted(holes), options.all)]) + "\n"
     if options.write:
-        options.write.write_text(f"# Operators and ways\n\n{_HEAD}\n\n{text}", encoding="utf-8")
+        left_out = ", ".join(way for way in WAYS if way not in ways)
+        about = f"{_HEAD}\nRows of an operator: {options.most or 'all'}. Ways left out: {left_out or 'none'}."
+        options.write.write_text(f"# Operators and ways\n\n{about}\n\n{text}", encoding="utf-8")
     else:
         print(text)
     return int(any(cell["wrong"] or cell["internal"] for cell in cells.values()))
