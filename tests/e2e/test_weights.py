@@ -115,15 +115,9 @@ def numbers(text: str) -> list[int]:
 
 def resize(memory_limit: int | None = None):
     """A resize of many channels: its arena holds a copy of the input in another order, and of the result."""
-    node = helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], mode="linear")
-    sizes = numpy_helper.from_array(np.array([1, 64, 126, 126], np.int64), "sizes")
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64, 128, 128])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    proto = helper.make_model(
-        helper.make_graph([node], "resize", [x], [y], [sizes]),
-        opset_imports=[helper.make_opsetid("", 17)],
-        ir_version=9,
-    )
+    proto = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["": 17]>
+        resize (float[1, 64, 128, 128] x) => (y) <int64[4] sizes = {1, 64, 126, 126}>
+        { y = Resize<mode = "linear">(x, , , sizes) }""")
     return tinycomp.compile(proto, threads=1, memory_limit=memory_limit)
 
 

@@ -85,22 +85,10 @@ def test_sequence_map_works_on_elements() -> None:
 
 
 def test_names_may_be_used_again_in_branches_and_shadow_outer_ones() -> None:
-    def branch(op: str) -> onnx.GraphProto:
-        nodes = [helper.make_node(op, ["x"], ["k"]), helper.make_node("Neg", ["k"], ["y"])]
-        return helper.make_graph(nodes, "branch", [], [helper.make_empty_tensor_value_info("y")])
-
-    def reader() -> onnx.GraphProto:
-        nodes = [helper.make_node("Abs", ["k"], ["r"])]
-        return helper.make_graph(nodes, "reader", [], [helper.make_empty_tensor_value_info("r")])
-
-    nodes = [
-        helper.make_node("Relu", ["x"], ["k"]),
-        helper.make_node("If", ["c"], ["y"], then_branch=branch("Exp"), else_branch=reader()),
-    ]
-    inputs = [helper.make_tensor_value_info("c", TensorProto.BOOL, []),
-              helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])]  # fmt: skip
-    graph = helper.make_graph(nodes, "main", inputs, [helper.make_empty_tensor_value_info("y")])
-    node = only(import_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])), "If")
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+        main (bool c, float[2] x) => (y) { k = Relu(x)  y = If(c) <
+            else_branch = e () => (r) { r = Abs(k) }, then_branch = t () => (y) { k = Exp(x)  y = Neg(k) }> }""")
+    node = only(import_model(model), "If")
     then = node.bodies["then_branch"]
     assert [v.name for v in node.inputs] == ["c", "k", "x"]
     assert [v.name for v in then.inputs] == ["k_outer", "x"]

@@ -6,7 +6,7 @@ import weakref
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import helper, parser
 
 import tinycomp
 from tests.targets.c.harness import make_model
@@ -89,21 +89,13 @@ def test_one_native_region_is_called_directly():
 
 
 def test_a_loop_runs_its_body():
-    body = helper.make_graph(
-        [
-            helper.make_node("Identity", ["going"], ["go"]),
-            helper.make_node("Add", ["carried", "x"], ["sum"], name="add"),
-        ],
-        "body",
-        [
-            helper.make_tensor_value_info(n, t, s)
-            for n, t, s in (("i", 7, ()), ("going", 9, ()), ("carried", 1, (3, 4)))
-        ],
-        [helper.make_tensor_value_info("go", 9, ()), helper.make_tensor_value_info("sum", 1, (3, 4))],
-    )
-    nodes = [helper.make_node("Loop", ["trips", "", "zero"], ["y"], body=body, name="loop")]
     feeds = {"x": X, "trips": np.array(5)}
-    module = tinycomp.compile(make_model(nodes, feeds, {"zero": np.zeros((3, 4), np.float32)}, ["y"]))
+    module = tinycomp.compile(
+        parser.parse_model("""<ir_version: 10, opset_import: ["": 21]>
+        g (float[3, 4] x, int64 trips) => (float[3, 4] y) { zero = Sub(x, x)
+        y = Loop(trips, , zero) <body = b (int64 i, bool going, float[3, 4] carried) => (bool go, float[3, 4] sum)
+            { go = Identity(going)  [add] sum = Add(carried, x) }> }""")
+    )
     assert module.report().where("add") in {r.symbol for r in module.report().regions}
     np.testing.assert_allclose(module.run(feeds)["y"], 5 * X, rtol=1e-6)
     np.testing.assert_array_equal(module.run({**feeds, "trips": np.array(0)})["y"], np.zeros((3, 4)))

@@ -136,21 +136,16 @@ def test_rows_are_made_up_for_a_device_with_buckets() -> None:
 
 def branching() -> tinycomp.Graph:
     """A branch with a region, behind a region."""
-    import onnx
-    from onnx import TensorProto, helper
+    from onnx import parser
 
-    info = lambda name, kind=TensorProto.FLOAT, shape=SHAPE: helper.make_tensor_value_info(name, kind, shape)  # noqa: E731
-    then = helper.make_graph([helper.make_node("Neg", ["a"], ["t"])], "then", [], [info("t")])
-    other = helper.make_graph([helper.make_node("Relu", ["a"], ["e"])], "else", [], [info("e")])
-    nodes = [
-        helper.make_node("Abs", ["x"], ["a"]),
-        helper.make_node("If", ["c"], ["b"], then_branch=then, else_branch=other),
-        helper.make_node("Neg", ["b"], ["y"]),
-    ]
-    graph = helper.make_graph(nodes, "branching", [info("x"), info("c", TensorProto.BOOL, [])], [info("y")])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
-    onnx.checker.check_model(model)
-    return tinycomp.from_onnx(model)
+    assert SHAPE == (4, 8)
+    return tinycomp.from_onnx(
+        parser.parse_model("""<ir_version: 10, opset_import: ["": 17]>
+        branching (float[4, 8] x, bool c) => (float[4, 8] y) { a = Abs(x)
+        b = If(c) <then_branch = t () => (float[4, 8] t) { t = Neg(a) },
+                   else_branch = e () => (float[4, 8] e) { e = Relu(a) }>
+        y = Neg(b) }""")
+    )
 
 
 def test_regions_in_branches_run_on_devices_too() -> None:
