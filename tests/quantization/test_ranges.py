@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tinycomp.quantization.calibration import choose_range, divergence, observer, squared_error
+from tests.quantization.networks import Network
+from tinycomp.quantization.calibration import choose_range, divergence, observer, squared_error, told_apart
 from tinycomp.quantization.encoding import Encoding
 from tinycomp.quantization.options import METHODS
 
@@ -98,3 +99,24 @@ def test_a_value_that_is_always_zero_has_a_scale(method):
     seen = observer(method)
     seen.add(np.zeros(9, np.float32))
     assert ASYMMETRIC.affine(*choose_range(seen, method, ASYMMETRIC, 99.9)).scale == 1
+
+
+@pytest.mark.parametrize(
+    ("readers", "part"),
+    [
+        (["HardSwish"], (-3, 9)),
+        (["HardSigmoid"], (-2.5, 2.5)),
+        (["HardSwish", "HardSigmoid"], (-3, 9)),
+        (["Relu"], (0, 9)),
+        (["HardSwish", "Tanh"], (-8, 9)),
+        ([], (-8, 9)),
+        (["HardSigmoid", "Mul"], (-2.5, 9)),
+        (["Mul"], (-8, 9)),
+    ],
+)
+def test_what_readers_do_not_tell_apart_takes_no_steps(readers, part):
+    net = Network(1, 2)
+    other = net.const(1, 2)
+    for op in readers:
+        other = net.op(op, net.x, *([other] if op == "Mul" else []))
+    assert told_apart(net.x, (-8, 9)) == part

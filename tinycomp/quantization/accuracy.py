@@ -21,7 +21,7 @@ from tinycomp.errors import QuantizationError
 from tinycomp.index import named
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ops.numeric import Array
-from tinycomp.quantization.calibration import CalibrationData, Feeds
+from tinycomp.quantization.calibration import CalibrationData, Feeds, told_apart
 from tinycomp.quantization.noise import Ratio
 from tinycomp.runtime.accuracy import EDGES, SLACK, Accuracy, LayerAccuracy
 from tinycomp.runtime.module import Module
@@ -146,6 +146,11 @@ class _Pair:
         """Return what 8-bit numbers stand for, float32."""
         whole: Array = numbers.astype(np.int32) - self.parameter(2, numbers.ndim)
         return np.asarray(whole.astype(np.float32) * self.parameter(1, numbers.ndim), np.float32)
+
+    def read(self, reals: Array) -> Array:
+        """Return numbers as those who read the value tell them apart."""
+        part: Array = np.clip(reals, *told_apart(self.exact))
+        return part
 
     def rounded(self, values: Array) -> Array:
         """Return values as 8-bit numbers."""
@@ -323,21 +328,21 @@ class _Tally:
     ) -> None:
         """Count one run."""
         pair = self.pair
-        values, numbers = exact[pair.exact.name].astype(np.float64), here[pair.numbers.name]
+        values, numbers = pair.read(exact[pair.exact.name].astype(np.float64)), here[pair.numbers.name]
         if values.shape != numbers.shape:
             raise QuantizationError(
                 "the two models give a value different shapes", where=f'value "{pair.exact.name}"',
                 expected=str(values.shape), found=str(numbers.shape),
                 hint="Give the float model that the other one was made of.",
             )  # fmt: skip
-        real = pair.real(numbers)
+        real = pair.read(pair.real(numbers))
         self.here.add(values, real)
-        self.alone.add(values, pair.real(alone[pair.numbers.name]))
+        self.alone.add(values, pair.read(pair.real(alone[pair.numbers.name])))
         if pair.numbers.name in on_target:
             self.is_on_target = True
             other = on_target[pair.numbers.name]
-            self.target.add(values, pair.real(other))
-            self.agreement.add(real, pair.real(other))
+            self.target.add(values, pair.read(pair.real(other)))
+            self.agreement.add(real, pair.read(pair.real(other)))
             steps = np.abs(other.astype(np.int64) - numbers)
             self.apart = max(self.apart, int(steps.max(initial=0)))
         scale = pair.parameter(1, values.ndim).astype(np.float64)

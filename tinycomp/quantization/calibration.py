@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tinycomp.driver.compile import compile as compile_model
 from tinycomp.driver.tune import Bar
 from tinycomp.errors import FeedError, QuantizationError
-from tinycomp.ir.graph import Graph, Value
+from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.quantization.bias_correction import MeanErrors
 from tinycomp.quantization.encoding import Affine, Encoding
 from tinycomp.quantization.layers import Layer, Slot
@@ -418,10 +418,36 @@ def calibrate(graph: Graph, layers: Sequence[Layer], data: CalibrationData, opti
             around.setdefault(slot, []).append(layer)
     for group in sharing(layers):
         encoding = options.encoding(group[0][1], [layer for slot in group for layer in around[slot]])
-        ranges = [choose_range(seen[v.name], options.method, encoding, options.percentile) for v, _ in group]
+        found = {v: choose_range(seen[v.name], options.method, encoding, options.percentile) for v, _ in group}
+        ranges = [own if graph.is_output(v) else told_apart(v, own) for v, own in found.items()]
         affine = encoding.affine(min(low for low, _ in ranges), max(high for _, high in ranges))
         scales.update(dict.fromkeys(group, affine))
     return scales
+
+
+def told_apart(value: Value, whole: Range = (-math.inf, math.inf)) -> Range:
+    """Return the part of a range in which the readers of a value tell numbers apart.
+
+    HardSwish gives 0 for all that is below -3: the steps of 8 bits are for the rest.
+    """
+    ends = [_told_apart_by(user, value) for user in value.users] or [whole]
+    low, high = min(end for end, _ in ends), max(end for _, end in ends)
+    return max(whole[0], min(low, 0.0)), min(whole[1], max(high, 0.0))
+
+
+def _told_apart_by(node: Node, value: Value) -> Range:
+    """Return where the results of an operator are not all the same."""
+    if node.domain:
+        return -math.inf, math.inf
+    if node.op == "HardSigmoid":
+        slope, middle = float(node.attrs.get("alpha", 0.2)), float(node.attrs.get("beta", 0.5))
+        return (-middle / slope, (1 - middle) / slope) if slope > 0 else (-math.inf, math.inf)
+    if node.op == "Mul":  # a HardSwish spelled out
+        gates = [v.producer for v in node.inputs if v is not None and v is not value]
+        gate = gates[0] if len(gates) == 1 else None
+        if gate is not None and gate.op == "HardSigmoid" and gate.inputs[0] is value:
+            return _told_apart_by(gate, value)[0], math.inf
+    return {"HardSwish": -3.0, "Relu": 0.0}.get(node.op, -math.inf), math.inf
 
 
 def _check(seen: Extremes, name: str, where: str) -> None:

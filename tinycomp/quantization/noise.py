@@ -14,7 +14,7 @@ from tinycomp.driver.models import Model
 from tinycomp.driver.tune import Bar
 from tinycomp.frontend import Shapes
 from tinycomp.ir.graph import Graph, Value
-from tinycomp.quantization.calibration import Feeds, Watch
+from tinycomp.quantization.calibration import Feeds, Watch, told_apart
 from tinycomp.quantization.layers import Layer
 from tinycomp.quantization.options import Options
 from tinycomp.quantization.products import quantized_weight
@@ -204,7 +204,7 @@ class _Meter:
 
     def __init__(self, quantizer: Quantizer, inputs: Sequence[tuple[str, Feeds]]) -> None:
         self._inputs, self._threads = inputs, quantizer.options.threads
-        graph = quantizer.graph
+        self._graph = graph = quantizer.graph
         inner = [v for layer in quantizer.chosen for v in layer.outputs]
         self._ends = [end.name for end in _ends(graph)]
         watch = Watch(graph, list(dict.fromkeys([*inner, *_ends(graph)])), self._threads)
@@ -217,7 +217,8 @@ class _Meter:
         for (where, feeds), exact in zip(self._inputs, self._exact, strict=True):
             rounded = watch(feeds, where)
             for name, value in values.items():
-                meters[name].add(exact[name], rounded[value.name])
+                part = told_apart(self._graph.values[name])
+                meters[name].add(np.clip(exact[name], *part), np.clip(rounded[value.name], *part))
         return {name: meter.decibels for name, meter in meters.items()}
 
     def at_outputs(self, graph: Graph) -> float:
