@@ -274,6 +274,8 @@ def test_shapes_replace_fixed_sizes_too_and_apply_to_graphs():
         ({"x": (1, 4)}, 'shapes names the input "x", which the model does not have; expected one of'),
         ({"a": (1, 3)}, r"node s.* the operands do not broadcast"),
         ({"a": (1, 4, 4)}, 'input "a": the given shape has the wrong rank; expected 2 dimensions'),
+        ({"a": (1 << 63, 4)}, 'input "a": a dimension of the given shape is not valid; expected a size of at least 0'),
+        ({"a": ((1, 1 << 63), 4)}, 'input "a": not the bounds of a dimension; expected .least, most.'),
         ({"a": (-1, 4)}, 'input "a": a dimension of the given shape is not valid; expected a size of at least 0'),
         ({"a": (1.5, 4)}, 'input "a": a dimension of the given shape is not valid'),
         ({"a": (2, 4), "b": (3, 4)}, 'input "b": the given shapes disagree about the dimension "N"; expected 2'),

@@ -23,6 +23,7 @@ import numpy as np
 import tinycomp
 from tests.host_only import DOMAIN, NAME
 from tests.threads import in_threads
+from tinycomp.data import digits, digits_model
 from tinycomp.runtime.files import PARTIAL
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,6 +91,33 @@ def compile_and_drop(seconds: float, cycles: int | None = None) -> tuple[int, fl
     assert _open_files() <= files, "files stay open"
     assert threading.active_count() <= threads, "threads stay"
     return done, 100 * (_resident() / max(early, 1) - 1)
+
+
+def requests_served(seconds: float) -> tuple[int, float]:
+    """Ask a server over eight connections; return how often, and by how many percent memory has grown since a tenth."""
+    from tests.serving.servers import Client, running
+    from tinycomp.serving.application import Application, ServedModel
+
+    module, images = tinycomp.compile(digits_model(), threads=1), digits()[0]
+    feeds = [images[:rows] for rows in range(1, 9)]
+    wanted = [module(x) for x in feeds]
+    counts, early, started = [0] * 8, 0, time.monotonic()
+    with running(Application([ServedModel("model", module)])) as port:
+
+        def ask(number: int) -> None:
+            nonlocal early
+            with Client(port) as client:
+                while time.monotonic() < started + seconds or counts[number] < 20:
+                    place = counts[number] % len(feeds)
+                    answer = client.infer("model", feeds[place], binary=True, name="image")
+                    assert answer.status == 200, answer
+                    np.testing.assert_array_equal(answer.array(), wanted[place])
+                    counts[number] += 1
+                    if time.monotonic() < started + seconds / 10:
+                        early = _resident()
+
+        _in_threads(ask, 8)
+        return sum(counts), 100 * (_resident() / max(early, 1) - 1)
 
 
 WRITERS = """
@@ -179,6 +207,8 @@ def _parts(seconds: float) -> Iterator[str]:
     yield f"{modules_alive(200)} modules alive"
     cycles, growth = compile_and_drop(seconds)
     yield f"{cycles} modules compiled and dropped, memory {growth:+.2f} % over the second half"
+    asked, growth = requests_served(seconds)
+    yield f"{asked} requests served, memory {growth:+.2f} % since a tenth of them"
     with tempfile.TemporaryDirectory() as folder:
         yield f"{killed_writers(seconds, Path(folder))} writing processes killed"
 

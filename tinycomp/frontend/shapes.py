@@ -39,6 +39,9 @@ def checked_shapes(declared: Mapping[str, Type], shapes: Shapes, where: str) -> 
     return checked
 
 
+_BEYOND = 1 << 63
+
+
 def _check_by_name(declared: Mapping[str, Type], shapes: object) -> None:
     if not isinstance(shapes, Mapping):
         example = next((f'{{"{name}": {_example(type_)}}}' for name, type_ in declared.items()), "{}")
@@ -64,11 +67,11 @@ def _checked_shape(name: str, type_: TensorType, shape: Sequence[Given]) -> tupl
             found=str(list(dims)),
         )
     for dim in dims:
-        if not (dim is None or isinstance(dim, str) or (isinstance(dim, int) and dim >= 0)):
+        if not (dim is None or isinstance(dim, str) or (isinstance(dim, int) and 0 <= dim < _BEYOND)):
             raise ModelError(
                 "a dimension of the given shape is not valid",
                 where=f'input "{name}"',
-                expected="a size of at least 0, a symbol, None, (least, most) or (symbol, least, most)",
+                expected="a size of at least 0 and 63 bits, a symbol, None, (least, most) or (symbol, least, most)",
                 found=shown(dim),
             )
     return dims
@@ -86,7 +89,7 @@ def _unbounded(name: str, dim: Given, declared: Dim) -> Dim:
         return dim
     before = None if isinstance(declared, int) else declared
     symbol, least, most = dim if len(dim) == 3 else (before, *dim) if len(dim) == 2 else (0, 0, 0)
-    sound = all(type(bound) is int for bound in (least, most)) and 0 <= least <= most
+    sound = all(type(bound) is int for bound in (least, most)) and 0 <= least <= most < _BEYOND
     if not sound or not (symbol is None or isinstance(symbol, str)):
         raise ModelError(
             "not the bounds of a dimension", where=f'input "{name}"',
