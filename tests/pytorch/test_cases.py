@@ -56,6 +56,7 @@ def test_what_is_compiled_is_what_pytorch_does_or_refused_by_name(trial, what: s
     ("what", "argument", "said"),
     [
         ("twice", "complex", "argument l_x_: a tensor has complex numbers; expected real numbers in strided memory"),
+        ("cloned", "float8", "a tensor has floats of 8 bits"),
         ("twice", "meta", "a tensor has a device; .*found torch.float32, torch.strided, meta"),
         ("filled by index", "overlapping", r"elements of an argument share memory, and .*strides \(1, 1\)"),
         ("gradient", "contiguous", "torch.func: the graph differentiates or maps by itself"),
@@ -70,7 +71,14 @@ def test_what_is_refused_says_why(what: str, argument: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "argument"), [("cloned", "a parameter"), ("made of views", "negated"), ("itself and more", "negated")]
+    ("what", "argument"),
+    [
+        ("cloned", "a parameter"),
+        ("made of views", "negated"),
+        ("itself and more", "negated"),
+        ("summed", "float16"),
+        ("detached", "a parameter"),
+    ],
 )
 def test_what_was_unclear_is_right(what: str, argument: str) -> None:
     assert cases.trial(what, argument) == ""

@@ -16,6 +16,7 @@ _KINDS: Mapping[str, Callable[[torch.Tensor], bool]] = {
     "complex numbers": lambda tensor: tensor.is_complex(),
     "elements that are not strided": lambda tensor: tensor.layout != torch.strided or tensor.is_nested,
     "quantised elements": lambda tensor: tensor.is_quantized,
+    "floats of 8 bits": lambda tensor: tensor.is_floating_point() and tensor.element_size() < 2,
     "a device": lambda tensor: tensor.device.type != "cpu",
 }
 

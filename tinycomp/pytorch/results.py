@@ -53,7 +53,11 @@ class Results:
 
     def all(self, arguments: Sequence[Any], made: Sequence[torch.Tensor]) -> tuple[Any, ...]:
         """Return the results of a call from its arguments, and what was made of them."""
-        values = [*arguments, *made]
+        # PyTorch's exporter promotes types, and does not take that back.
+        values = [
+            *arguments,
+            *(t.to(node.meta["example_value"].dtype) for node, t in zip(self.made, made, strict=True)),
+        ]
         views = [view for view in self._places if isinstance(view, _View)]
         sizes = {s: at(arguments) for s, at in self._symbols.items()} if any(view.symbols for view in views) else {}
         for view in views:
@@ -82,6 +86,7 @@ class _View:
                 "a result is a view that conjugates or negates", where=f"result {node.name}", hint=FALLBACK
             )
         self.name, self.owner, self._dtype = node.name, place, value.dtype
+        self._detached = whole.requires_grad and not value.requires_grad
         self._shape, self._strides = _expressions(value.shape), _expressions(value.stride())
         offset = value.storage_offset() * value.element_size() - whole.storage_offset() * whole.element_size()
         self._offset = _expressions([offset])
@@ -100,6 +105,8 @@ class _View:
         """Return the view."""
         (offset,) = _numbers(self._offset, sizes)
         start = (owner.storage_offset() * owner.element_size() + offset) // self._dtype.itemsize
+        if self._detached:
+            owner = owner.detach()
         if owner.dtype != self._dtype:
             owner = torch.empty(0, dtype=self._dtype).set_(owner.untyped_storage())
         return owner.as_strided(_numbers(self._shape, sizes), _numbers(self._strides, sizes), start)
