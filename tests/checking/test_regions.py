@@ -15,10 +15,12 @@ from tests.partition_tools import TENSOR, graph_of, target_of
 from tinycomp.checking import RegionCheck, compare_regions
 from tinycomp.data import digits_model
 from tinycomp.driver.compiler import Compiler
+from tinycomp.driver.lowering import Lowering
 from tinycomp.errors import VerifyError
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ops.typing import infer_node_types
+from tinycomp.quantized import patterns
 from tinycomp.quantized.layer import QuantizedLayer
 from tinycomp.runtime.native.executor import Pool
 from tinycomp.target import Target, Tolerance, find
@@ -165,3 +167,25 @@ def test_a_fault_in_a_quantised_layer_is_named(fault: str, monkeypatch: pytest.M
         assert [c.first.name for c in checks if c.first is not None] == [name]
     monkeypatch.setattr(PackedProduct, "of", of)
     assert all(c.within and {d.largest for d in c.layers} == {0} for c in compare_regions(graph, compiler.lowering()))
+
+
+def test_layers_that_are_right_alone_do_not_excuse_a_region_that_is_wrong_as_a_whole():
+    exact = find("npu_sim")
+    target = Target("npu", tolerance=Tolerance(steps=0), static_shapes=True, canonical=True)
+    for name in ("qconv", "qdense", "qadd", "qavgpool"):
+        composite = target.composite(name=name)(getattr(patterns, name))
+        composite.checks.extend(next(c for c in exact.composites if c.name == name).checks)
+    target.accept("MaxPool")
+
+    @target.codegen
+    def _(region: Node) -> Callable[..., Any]:
+        graph = region.body
+        whole = Lowering({}, Pool(1)).plan(graph)
+        shared = len(graph.nodes) > 1  # as memory that two layers share by mistake
+        return lambda *x: [y + np.asarray(3 * shared, y.dtype) for y in whole.run(x)]
+
+    checks = check(tinycomp.from_onnx(digits_model(quantized=True)), target)
+    wrong = [c for c in checks.values() if not c.within]
+    assert wrong
+    assert all(d.within for c in wrong for d in c.layers)
+    assert all(c.first in c.differences for c in wrong)

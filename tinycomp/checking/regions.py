@@ -28,11 +28,13 @@ class RegionCheck:
         symbol: The region.
         target: Its target.
         differences: One per result, of the run that was furthest off; empty if the region could not be compared.
-        layers: One per result of each node that was compared alone, on the reference's operands: the quantised layers,
-            whose results add up nothing, and all nodes if the region as a whole differs.
         reached: Whether the inputs led there; if not, the operands are made up.
         node: The region.
         operands: What it got in that run.
+        layers: One per result of each node that was compared alone, on the reference's operands: the quantised layers,
+            and all nodes if the region as a whole differs.
+        adds_up: Whether small differences of these explain that of the region: all nodes were compared, each is within
+            the tolerance, and not all are equal to the bit.
     """
 
     symbol: str
@@ -42,16 +44,18 @@ class RegionCheck:
     node: Node = field(repr=False)
     operands: Sequence[Any] = field(repr=False)
     layers: tuple[Difference, ...] = ()
+    adds_up: bool = False
 
     @property
     def within(self) -> bool:
-        """Whether every result is within the target's tolerance; where nodes were compared alone, that of each."""
-        return all(d.within for d in self.layers or self.differences)
+        """Whether every result is within the target's tolerance, or what differs adds up of what it allows."""
+        return self.first is None
 
     @property
     def first(self) -> Difference | None:
         """The first result beyond the tolerance, in order of execution."""
-        return next((d for d in (*self.layers, *self.differences) if not d.within), None)
+        own = () if self.adds_up else self.differences
+        return next((d for d in (*self.layers, *own) if not d.within), None)
 
     @property
     def badness(self) -> tuple[bool, float]:
@@ -89,7 +93,8 @@ def compare_regions(
 def _in_layers(check: RegionCheck, lowering: Lowering) -> RegionCheck:
     """Compare the quantised layers of a region one by one; and all its nodes if it differs as a whole.
 
-    A step that one layer is off, as its tolerance allows, may become many behind the next ones.
+    A step that one layer is off, as its tolerance allows, may become many behind the next ones. Where all nodes are
+    exact, nothing adds up: the region is at fault, such as by the memory that its nodes share.
     """
     atoms = check.node.body.nodes
     layers = [atom for atom in atoms if is_layer(atom)]
@@ -97,12 +102,15 @@ def _in_layers(check: RegionCheck, lowering: Lowering) -> RegionCheck:
         return check
     values = reference_values(check.node, check.operands, lowering)
     found: list[Difference] = []
-    for atom in layers if all(d.within for d in check.differences) else atoms:
+    whole = all(d.within for d in check.differences)
+    adds_up = not whole
+    for atom in layers if whole else atoms:
         try:
             found += alone(check.node, atom, values, lowering)
         except TargetError:  # the target takes it in company alone
-            continue
-    return dataclasses.replace(check, layers=tuple(found))
+            adds_up = False
+    adds_up = adds_up and all(d.within for d in found) and any(d.largest for d in found)
+    return dataclasses.replace(check, layers=tuple(found), adds_up=adds_up)
 
 
 @dataclass

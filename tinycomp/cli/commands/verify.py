@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -196,12 +196,7 @@ def _show(
 ) -> None:
     session.show(_table(f"Results next to {reference}", [("", d) for d in outputs]))
     if options.regions:
-        rows = [
-            (f"{r.symbol} ({r.target})" + (", alone" if d in r.layers else ""), d)
-            for r in regions
-            for d in ([d for d in r.layers if not d.within] if r.layers else r.differences)
-            or [dataclasses.replace(d, within=True) for d in r.differences]
-        ]
+        rows = [row for r in regions for row in _rows(r)]
         shown = _table("Regions next to the numpy kernels", rows) if rows else "No region was compared."
         session.show(shown, *(_doubt(r) for r in regions if not r.reached))
     first = _first(outputs, regions)
@@ -210,6 +205,13 @@ def _show(
         return
     hint = "" if options.regions else " Add --regions to see where it starts."
     session.show(f"The first to differ is {first}.{hint}")
+
+
+def _rows(region: RegionCheck) -> Iterator[tuple[str, Difference]]:
+    """Yield what there is to say of a region: its nodes that differ, and its results."""
+    where = f"{region.symbol} ({region.target})"
+    yield from ((f"{where}, alone", d) for d in region.layers if not d.within)
+    yield from ((where, dataclasses.replace(d, within=d.within or region.adds_up)) for d in region.differences)
 
 
 def _doubt(region: RegionCheck) -> str:
