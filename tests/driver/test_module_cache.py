@@ -606,3 +606,11 @@ def test_processes_share_it(path: Path, tmp_path: Path) -> None:
     third = begin()
     assert third.communicate()[0] == "True False False False\n"
     assert len(ModuleCache(tmp_path / "own").entries()) == 1
+
+
+def test_options_that_are_nested_without_end_are_refused(path: Path, folder: Path) -> None:
+    deep: list[object] = []
+    for _ in range(5000):
+        deep = [deep]
+    with pytest.raises(OptionError, match="this devices cannot be kept: objects lie in objects, too deep"):
+        tinycomp.compile(path, cache=folder, devices=deep)  # type: ignore[arg-type]

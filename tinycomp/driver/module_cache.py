@@ -283,12 +283,14 @@ def _checked(name: str, value: Any) -> Any:
     return value
 
 
-def _described(value: Any, where: str) -> Any:
+def _described(value: Any, where: str, depth: int = 0) -> Any:
     """Return a value in a form that JSON has, and that is different for all values that differ.
 
     Raises:
         OptionError: If there is none.
     """
+    if depth > _DEEPEST:
+        raise _unnameable(where, "objects lie in objects, too deep", type(value).__name__, _ANOTHER_WAY)
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, (int, np.integer)):
@@ -298,9 +300,9 @@ def _described(value: Any, where: str) -> Any:
     if isinstance(value, os.PathLike):
         return ["path", os.fsdecode(value)]
     if isinstance(value, Mapping):  # in order, which decides what of a placement counts
-        return ["dict", [[_described(key, where), _described(each, where)] for key, each in value.items()]]
+        return ["dict", [[_described(each, where, depth + 1) for each in pair] for pair in value.items()]]
     if isinstance(value, (list, tuple)):
-        return ["list", [_described(each, where) for each in value]]
+        return ["list", [_described(each, where, depth + 1) for each in value]]
     kind = type(value)
     if dataclasses.is_dataclass(value) and kind.__module__.partition(".")[0] == "tinycomp":
         fields = {each.name: _described(getattr(value, each.name), where) for each in dataclasses.fields(kind)}
@@ -308,6 +310,7 @@ def _described(value: Any, where: str) -> Any:
     raise _unnameable(where, "it has no value that could be compared in another process", repr(value), _ANOTHER_WAY)
 
 
+_DEEPEST = 64
 _ANOTHER_WAY = "Use names, texts and numbers, or leave out cache=."
 
 
