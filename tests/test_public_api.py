@@ -28,7 +28,7 @@ SIGNATURES = {
     "Pipeline": "(passes, *, check=False, observers=())",
     "Target": "(name, *, bind_constants=True, claims_structural=True, tolerance=None, policy=None, description='',"
     " requires=None, programs=False, options=None, static_shapes=False, canonical=False, legalize=(), buckets=(),"
-    " cost=None, version=None)",
+    " requantize='float', cost=None, version=None)",
     "TinycompError": "(message, *, where='', expected='', found='', hint='', snippet='')",
     "compile": "(model, target='c', *, shapes=None, threads=None, strict=False, passes=None, dump=None, verify=False,"
     " memory_limit=None, policy=None, place=None, options=None, specialize=False, optimize=True, precision=None,"
@@ -88,6 +88,7 @@ MEMBERS = {
         *("rules_for", "generates", "build", "require", "excluded", "reads_quantized"),
         *("with_options", "under", "for_plan", "composites", "tolerance"),
         *("loader", "compatibility", "load", "compatible", "layouts", "layout", "has_layouts"),
+        "requantize",
         *("device", "has_devices", "open_device", "quantization", "quantization_rule", "quantization_rules"),
     },
     "TinycompError": set(),

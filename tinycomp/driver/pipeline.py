@@ -267,9 +267,10 @@ def partitioning_passes(
     """Return the passes that give every node to a target or to the host.
 
     One target after the other claims nodes: its legalising passes rewrite the layers that it refuses, where that helps,
-    then its composites and operator rules are tried. At the end, constants that no composite has claimed are folded,
-    dequantised weights included, because no later rule could use them; this comes before the last target's composites,
-    unless it has some for quantised numbers, which then are tried once more. Half precision that the earlier targets
+    then its composites and operator rules are tried. If the last target has rules for products, constants that no
+    composite has claimed are folded for them, dequantised weights included; this comes before its composites, unless it
+    has some for quantised numbers, which then are tried once more. Else the weights of quantised layers stay, which the
+    host computes in integers. Half precision that the earlier targets
     left is computed in float32 if the last one wants that. If all targets have a cost, the cheapest placement decides
     instead of their order.
 
@@ -288,7 +289,8 @@ def partitioning_passes(
     has_rules = any(target.quantization_rules for target in targets)
     checking: list[Pass] = [check_quantization.CheckQuantization(tuple(targets))] if has_rules else []
     last = tuple(targets[-1:])
-    # A target that takes products in float32 takes constant weights; on the host they are those of quantised layers.
+    # Where rules of operators take products in float32, weights are constants for them; else what no composite takes
+    # stays as it is stored, for the quantised layers that the host computes.
     takes_products = any(("", op) in target.rules for target in targets for op in named("product"))
     folding: list[Pass] = [FoldConstants(keep_quantized=False if takes_products else "layers")]
     if _have_costs(targets):
@@ -297,19 +299,21 @@ def partitioning_passes(
     if not optimize:
         claiming = ((MergeComposite(each, policy), AnnotateTarget((each,), policy)) for each in targets)
         return [*checking, *itertools.chain.from_iterable(claiming), *merging_regions]
-    reading = any(target.reads_quantized for target in last)
     merging: list[Pass] = [MergeComposite(target, policy) for target in last]
-    again: list[Pass] = [MergeComposite(target, policy, dequantize=True) for target in last]
+    rules: list[Pass] = [EliminateDeadCode(), ExpandFunctions(last, policy), AnnotateTarget(last, policy)]
+    if last and not takes_products:
+        claiming_last = [OfferToTarget(last[0], policy), *folding, EliminateDeadCode()]
+    elif any(target.reads_quantized for target in last):
+        claiming_last = [*merging, *(MergeComposite(target, policy, dequantize=True) for target in last), *rules]
+    else:
+        claiming_last = [*folding, *merging, *rules]
     offering = ([*_legalising(target, policy), OfferToTarget(target, policy)] for target in targets[:-1])
     return [
         *checking,
         *itertools.chain.from_iterable(offering),
         *([WidenHalf()] if len(targets) > 1 and last[0].widens_half else []),
         *itertools.chain.from_iterable(_legalising(target, policy) for target in last),
-        *(merging + again if reading else folding + merging),
-        EliminateDeadCode(),
-        ExpandFunctions(last, policy),
-        AnnotateTarget(last, policy),
+        *claiming_last,
         *merging_regions,
     ]
 
