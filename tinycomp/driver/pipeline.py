@@ -292,7 +292,7 @@ def partitioning_passes(
     # Where rules of operators take products in float32, weights are constants for them; else what no composite takes
     # stays as it is stored, for the quantised layers that the host computes.
     takes_products = any(("", op) in target.rules for target in targets for op in named("product"))
-    folding: list[Pass] = [FoldConstants(keep_quantized=False if takes_products else "layers")]
+    folding: list[Pass] = [FoldConstants(keep_quantized=False, keep_layers=not takes_products)]
     if _have_costs(targets):
         cleaning = [*folding, EliminateDeadCode()] if optimize else []
         return [*checking, place_by_cost.PlaceByCost(tuple(targets), policy), *cleaning, *merging_regions]

@@ -30,7 +30,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -60,8 +60,8 @@ class FoldConstants(Pass):
 
     Attributes:
         keep_quantized: Leave DequantizeLinear of constants alone, and so all that follows, so that weights stay small
-            and targets can match quantised operators; or only where they belong to a layer that the host computes in
-            integers.
+            and targets can match quantised operators.
+        keep_layers: Leave those of quantised layers alone in any case, which the host computes in integers.
         max_bytes: Most bytes by which folding may let the constants of all graphs together grow; a node whose result
             is no larger than its constant operands is free. None is 256 MiB, or eight times the constants that there
             are where that is more. A large result that only repeats elements takes none, and stays a node.
@@ -75,7 +75,8 @@ class FoldConstants(Pass):
     its operands; a remark says why, and running the model will say it again.
     """
 
-    keep_quantized: bool | Literal["layers"] = True
+    keep_quantized: bool = True
+    keep_layers: bool = False
     max_bytes: int | None = None
     max_work: int | None = None
 
@@ -244,7 +245,7 @@ class _Folder:
         if is_random(node) or (
             node.op == "DequantizeLinear"
             and not node.domain
-            and (self.options.keep_quantized is True or (self.options.keep_quantized and layer.is_of_layer(node)))
+            and (self.options.keep_quantized or (self.options.keep_layers and layer.is_of_layer(node)))
         ):
             return False
         return all(isinstance(v.type, TensorType) for v in node.used_outputs())
