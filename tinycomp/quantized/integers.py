@@ -35,9 +35,9 @@ def kernel(layer: QuantizedLayer, inputs: Sequence[Value], rounding: Rounding) -
     """
     op = layer.core.op
     if op == "Softmax":
-        return _softmax(layer, rounding)
+        return _softmax(layer)
     if op == "Resize":
-        return _resize(layer, rounding)
+        return _resize(layer)
     if op in ("AveragePool", "GlobalAveragePool"):
         return _mean(layer) if rounding == "fixed_point" else _mean_in_float(layer)
     return _product(layer, rounding) if layer.weight is not None else _run_time_product(layer, inputs, rounding)
@@ -148,7 +148,7 @@ def _mean(layer: QuantizedLayer) -> Kernel:
         weight = np.full((x.shape[1], 1, *window.kernel), MEAN_WEIGHT, np.float64)
         sums = convolve(x.astype(np.float64) - point, weight, window, x.shape[1]).astype(np.int64)
         steps = np.array(layer.scale() / (MEAN_WEIGHT * prod(window.kernel)))
-        return requantized(sums, layer.ratios(steps), to, "fixed_point", to.factors(steps))
+        return to.stored(fixed(sums, layer.ratios(steps)))
 
     return compute
 
@@ -177,7 +177,7 @@ def window_of_mean(node: Node, shape: Sequence[int]) -> Window[int]:
     return make_window(node.op, shape[2:], kernel, ceil_mode=ceil_mode, **geometry(node))
 
 
-def _softmax(layer: QuantizedLayer, rounding: Rounding) -> Kernel:
+def _softmax(layer: QuantizedLayer) -> Kernel:
     tables = IntegerSoftmax.of(layer)
 
     def compute(x: Array) -> Array:
@@ -193,8 +193,7 @@ def _softmax(layer: QuantizedLayer, rounding: Rounding) -> Kernel:
         rest = (1 << 30) - _shifted(scaled * guess, GUESS_SHIFT)
         inverse = _shifted(rest * guess, tables.inverse_shift) << left
         shares = np.moveaxis(_shifted(powers * inverse, SHARE_SHIFT), -1, tables.axis)
-        ratio = np.array(tables.ratio)
-        return requantized(shares, ratio, tables.to, rounding, ratio.astype(np.float32))
+        return tables.to.stored(fixed(shares, np.array(tables.ratio)))
 
     return compute
 
@@ -203,15 +202,14 @@ def _shifted(numbers: Array, bits: int) -> Array:
     return np.asarray((numbers + (np.int64(1) << (bits - 1))) >> bits)
 
 
-def _resize(layer: QuantizedLayer, rounding: Rounding) -> Kernel:
+def _resize(layer: QuantizedLayer) -> Kernel:
     resize = IntegerResize.of(layer)
 
     def compute(x: Array) -> Array:
         sums = x.astype(np.int64) - resize.zero_point
         for axis, line in ((2, resize.lines), (3, resize.columns)):
             sums = _interpolated(sums, axis, line)
-        ratio = np.array(resize.ratio)
-        return requantized(sums, ratio, resize.to, rounding, ratio.astype(np.float32))
+        return resize.to.stored(fixed(sums, np.array(resize.ratio)))
 
     return compute
 
