@@ -48,10 +48,10 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(collections|numpy|os|pathlib|time|torch|onnx|nx|typing)\..*"),
     ("py:.*", r"(.*\.)?_\w+"),
-    ("py:.*", r"tinycomp\.(console|export_c|frontend|ir|memory|ops|passes|quantization|rewrite|runtime|targets?)\..*"),
+    ("py:.*", r"tinycomp\.(console|export_c|frontend|ir|memory|ops|passes|quanti\w+|rewrite|runtime|targets?)\..*"),
     ("py:attr", r".*"),
     ("py:class", r"Adviser|AnyTarget|Constraints|Devices|Diagram|Faults|Legalizing|Model|Pass|Precision|RunFuture"),
-    ("py:class", r"NDArray|Shapes|View|Which"),
+    ("py:class", r"NDArray|Rounding|Shapes|View|Which"),
     ("py:data", r"COMPOSITE|MAX_NESTING|REGION|UNKNOWN"),
 ]
 

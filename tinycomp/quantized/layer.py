@@ -162,7 +162,7 @@ class QuantizedLayer:
 
     @cached_property
     def steps(self) -> Array:
-        """What a step of the sums of a product is worth: float64, one number or one per channel."""
+        """What a step of the sums of a product is worth, in float64, one number or one per channel."""
         return self.product.scale if self.weight is not None else np.array([self.scale(0) * self.scale(1)])
 
     @property
@@ -185,7 +185,7 @@ class QuantizedLayer:
 
     @property
     def factors(self) -> Array:
-        """What the sums of a product are multiplied by in float32: one number or one per channel."""
+        """What the sums of a product are multiplied by in float32, one number or one per channel."""
         if self.is_spelled_out:
             assert self.last is not None
             return Requantization.spelled_out(self.last)[1].reshape(-1).astype(np.float32)
