@@ -103,8 +103,8 @@ def is_layer(node: Node) -> bool:
 def alone(region: Node, atom: Node, values: Values, lowering: Lowering) -> list[Difference]:
     """Build one node of a region alone, and compare its results on the reference's operands.
 
-    A quantised layer is compared on any numbers, and on the ends of their range, as well: so all weights count, and
-    both ends of its results are reached.
+    A quantised layer is compared on any numbers, and on the ends of their range, as well, which reach both ends of its
+    results; and on few numbers among zeros, again and again, so that every weight counts in results between the ends.
     """
     part = _outlined(region.body, [atom.outputs[0].name], region)
     run = _built(part, lowering)
@@ -113,22 +113,45 @@ def alone(region: Node, atom: Node, values: Values, lowering: Lowering) -> list[
         return found
     rng, names = np.random.default_rng(0), [v.name for v in part.body.inputs]
     plan = dataclasses.replace(lowering, reference=True).plan(part.body, lowering.rounding_of(region))
-    for draw in (_any_numbers, _ends):
-        feeds = {name: draw(values[name], rng) for name in names}
+    zeros = _zero_points(atom)
+    again = min(max(_NUMBERS // max(sum(values[name].size for name in names), 1), 1), _MOST_RUNS)
+    for draw in (_any_numbers, _ends, *[_few_numbers] * again):
+        feeds = {name: draw(values[name], zeros[name], rng) for name in names}
         wanted = plan.run([feeds[name] for name in names])
         feeds |= dict(zip(part.body.output_names, wanted, strict=True))
-        again = _differences(part, run, feeds, lowering)
-        found = [max(pair, key=lambda d: (not d.within, d.largest)) for pair in zip(found, again, strict=True)]
+        other = _differences(part, run, feeds, lowering)
+        found = [max(pair, key=lambda d: (not d.within, d.largest)) for pair in zip(found, other, strict=True)]
     return found
 
 
-def _any_numbers(like: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+_NUMBERS, _MOST_RUNS = 1 << 17, 64
+"""So many numbers one quantised layer is compared on, in at most so many runs."""
+
+
+def _zero_points(atom: Node) -> dict[str, int]:
+    """Return what stands for 0 in the operands of a node, by their names, as far as that is said."""
+    outer = [v for v in atom.inputs if v is not None]
+    formals = atom.body.inputs if atom.is_composite else outer
+    points = {}
+    for value, formal in zip(outer, formals, strict=True):
+        reader = next((user for user in formal.users if user.op == "DequantizeLinear"), None)
+        point = None if reader is None else reader.const(2)
+        points[value.name] = 0 if point is None else int(point.reshape(-1)[0])
+    return points
+
+
+def _any_numbers(like: np.ndarray, zero: int, rng: np.random.Generator) -> np.ndarray:
     """Return stored numbers, of any size, in the shape of others."""
     info = np.iinfo(like.dtype)
     return rng.integers(info.min, info.max, like.shape, like.dtype, endpoint=True)
 
 
-def _ends(like: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _few_numbers(like: np.ndarray, zero: int, rng: np.random.Generator) -> np.ndarray:
+    """Return one number of any size among seven that stand for 0, in the shape of others."""
+    return np.where(rng.random(like.shape) < 1 / 8, _any_numbers(like, zero, rng), np.asarray(zero, like.dtype))
+
+
+def _ends(like: np.ndarray, zero: int, rng: np.random.Generator) -> np.ndarray:
     """Return the least and the greatest stored number, in the shape of others."""
     info = np.iinfo(like.dtype)
     return rng.choice(np.array([info.min, info.max], like.dtype), like.shape)
