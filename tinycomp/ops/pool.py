@@ -50,6 +50,14 @@ def window_reduce(padded: Array, window: Window[int], reduce: np.ufunc) -> Array
     return result
 
 
+def sum_in_order(padded: Array, window: Window[int]) -> Array:
+    """Return the sum of every window of a padded input, added from its first cell to its last."""
+    total = np.zeros((*padded.shape[:2], *window.output), padded.dtype)
+    for tap in window.taps():
+        total += padded[window.tap_index(tap)]
+    return total
+
+
 def _lowest(dtype: np.dtype[Any]) -> Any:
     return -np.inf if is_float(dtype) else integer_range(dtype)[0]
 

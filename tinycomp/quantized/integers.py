@@ -13,12 +13,12 @@ import numpy as np
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ops.conv import convolve
 from tinycomp.ops.numeric import Array, prod
-from tinycomp.ops.pool import cells
+from tinycomp.ops.pool import cells, sum_in_order
 from tinycomp.ops.spatial import Window, make_window, pad_for
 from tinycomp.quantized import Rounding
 from tinycomp.quantized.interpolation import IntegerResize, LinearAxis
 from tinycomp.quantized.layer import QuantizedLayer
-from tinycomp.quantized.reading import MEAN_WEIGHT, Requantization, constant, fixed_point, geometry
+from tinycomp.quantized.reading import MEAN_WEIGHT, Requantization, fixed_point, geometry
 from tinycomp.quantized.softmax import GUESS_BITS, GUESS_SHIFT, SHARE_SHIFT, IntegerSoftmax
 
 Kernel = Callable[..., Array]
@@ -91,7 +91,7 @@ def _product(layer: QuantizedLayer, rounding: Rounding) -> Kernel:
     bias, factors = product.bias.reshape(spread), layer.factors.reshape(spread)
     ratios = factors.astype(np.float64) if to is None or layer.is_spelled_out else layer.ratios().reshape(spread)
     rule: Rounding = "float" if layer.is_spelled_out else rounding
-    around = _around(layer)
+    around = layer.around
 
     def multiply(x: Array) -> Array:
         data = x.astype(exact) - product.zero_point
@@ -108,15 +108,6 @@ def _product(layer: QuantizedLayer, rounding: Rounding) -> Kernel:
         return requantized(sums, ratios, to, rule, factors)
 
     return compute
-
-
-def _around(layer: QuantizedLayer) -> list[tuple[int, int]]:
-    """Return what a Pad in front of a layer adds before and behind every axis; nothing where there is none."""
-    node = layer.pad
-    if node is None:
-        return []
-    widths = constant(node.inputs[1]) if len(node.inputs) > 1 else np.array(node.attrs["pads"])
-    return [(int(a), int(b)) for a, b in widths.reshape(2, -1).T]
 
 
 def _run_time_product(layer: QuantizedLayer, inputs: Sequence[Value], rounding: Rounding) -> Kernel:
@@ -159,10 +150,7 @@ def _mean_in_float(layer: QuantizedLayer) -> Kernel:
 
     def compute(x: Array) -> Array:
         window = window_of_mean(core, x.shape)
-        padded = pad_for((x.astype(np.float32) - np.float32(point)) * scale, window)
-        total = np.zeros((*x.shape[:2], *window.output), np.float32)
-        for tap in window.taps():
-            total += padded[window.tap_index(tap)]
+        total = sum_in_order(pad_for((x.astype(np.float32) - np.float32(point)) * scale, window), window)
         counts = np.maximum(cells(window, bool(core.attrs.get("count_include_pad", 0))), 1)
         steps = np.rint(total / counts.astype(np.float32) / to.scale)
         return to.stored(steps)

@@ -14,7 +14,15 @@ import numpy as np
 from tinycomp.index import named
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ops.numeric import Array
-from tinycomp.quantized.reading import IntegerProduct, Requantization, dequantizer, scale_of, source, zero_point_of
+from tinycomp.quantized.reading import (
+    IntegerProduct,
+    Requantization,
+    constant,
+    dequantizer,
+    scale_of,
+    source,
+    zero_point_of,
+)
 from tinycomp.rewrite.traits import has_trait, is_structural
 
 STORED = ("int4", "uint4", "int8", "uint8", "int16", "uint16", "int32")
@@ -196,18 +204,20 @@ class QuantizedLayer:
         return np.asarray(self.steps if steps is None else steps) / np.float64(self.result.scale)
 
     @property
-    def pad(self) -> Node | None:
-        """The Pad in front of the operator."""
-        return next((node for node in self.nodes if node.op == "Pad"), None)
+    def around(self) -> list[tuple[int, int]]:
+        """What a Pad in front of the operator adds before and behind every axis; nothing where there is none."""
+        pad = next((node for node in self.nodes if node.op == "Pad"), None)
+        return [] if pad is None else [(int(a), int(b)) for a, b in padding(pad).reshape(2, -1).T]
 
 
 def is_of_layer(conversion: Node) -> bool:
     """Tell whether the DequantizeLinear of a constant is the weight or bias of a product of stored data."""
-    readers = [user for user in conversion.output.users if has_trait(user, "product")]
-    return any(
-        layer is not None and 0 in layer.data and not layer.data[0].is_real
-        for layer in map(QuantizedLayer.read, readers)
-    )
+    return any(has_trait(user, "product") and QuantizedLayer.read(user) is not None for user in conversion.output.users)
+
+
+def padding(pad: Node) -> Array:
+    """Return what a Pad adds, before all axes and then behind all."""
+    return constant(pad.inputs[1]) if len(pad.inputs) > 1 else np.array(pad.attrs["pads"])
 
 
 def _last(nodes: Collection[Node]) -> Node | None:

@@ -14,7 +14,7 @@ import numpy as np
 from tinycomp.ir.graph import Node
 from tinycomp.ir.types import EIGHT_BITS
 from tinycomp.ops.numeric import Array
-from tinycomp.quantized.layer import QuantizedLayer
+from tinycomp.quantized.layer import QuantizedLayer, padding
 from tinycomp.quantized.reading import (
     PRODUCTS,
     channel_axis,
@@ -237,7 +237,7 @@ def spatial_pads(nodes: Sequence[Node], rank: int) -> list[int] | Remark:
     pad = next((n for n in nodes if n.op == "Pad"), None)
     if pad is None:
         return [0] * (2 * (rank - 2))
-    widths = constant(pad.inputs[1]) if len(pad.inputs) > 1 else np.array(pad.attrs["pads"])
+    widths = padding(pad)
     if len(widths) != 2 * rank or widths[:2].any() or widths[rank : rank + 2].any():
         return reject("a Pad of other than spatial axes")
     return [int(w) for w in (*widths[2:rank], *widths[rank + 2 :])]

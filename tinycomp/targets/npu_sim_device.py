@@ -16,7 +16,7 @@ import numpy as np
 from tinycomp.memory.placement import MemoryPlan
 from tinycomp.ops.conv import convolve
 from tinycomp.ops.numeric import Array
-from tinycomp.ops.spatial import Window, make_window
+from tinycomp.ops.spatial import make_window
 
 LANES = 16
 """Side of the array, and width of the vector unit."""
@@ -199,11 +199,3 @@ def mean_int8(add_up: Compute, count: int, scale: float, zero_point: int, step: 
 
 def _real(stored: Array, scale: float, zero_point: int) -> Array:
     return np.asarray((stored.astype(np.float32) - np.float32(zero_point)) * np.float32(scale))
-
-
-def sum_in_order(x: Array, window: Window[int]) -> Array:
-    """Return the sum of every window, from its first number to its last."""
-    total = np.zeros((*x.shape[:2], *window.output), x.dtype)
-    for tap in window.taps():
-        total += x[window.tap_index(tap)]
-    return total

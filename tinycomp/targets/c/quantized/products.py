@@ -129,16 +129,18 @@ class PackedProduct:
 
     def params(self, emit: Emitter) -> Params:
         """Return the parameters that say how sums become results."""
-        to = self.to
         return {
             "x_zero_point": self.zero_point,
             "weight_type": TYPES[self.weight.dtype.name],
             "type": TYPES[self.y.dtype],
-            "rule": int(self._is_fixed_point(emit)),
-            "y_zero_point": 0 if to is None else to.zero_point,
-            "low": 0 if to is None else to.low,
-            "high": 0 if to is None else to.high,
+            **rounding(self.to, fixed=self._is_fixed_point(emit)),
         }
+
+
+def rounding(to: Requantization | None, *, fixed: bool) -> Params:
+    """Return the parameters of kernels that say how multiplied sums are stored; None for sums and floats."""
+    ends = {} if to is None else {"y_zero_point": to.zero_point, "low": to.low, "high": to.high}
+    return {"rule": int(fixed), "y_zero_point": 0, "low": 0, "high": 0, **ends}
 
 
 @FAMILY.lower(

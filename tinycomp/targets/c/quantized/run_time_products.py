@@ -21,6 +21,7 @@ from tinycomp.targets.c.codegen.element_program import TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter, View
 from tinycomp.targets.c.codegen.rules import LoweringRules, taken
 from tinycomp.targets.c.ops.matmul import factors, geometry
+from tinycomp.targets.c.quantized.products import rounding
 from tinycomp.targets.common.checks import sized_type
 from tinycomp.targets.common.composites import operands_of
 
@@ -69,10 +70,7 @@ def emit_matmul(emit: Emitter, node: Node, product: RunTimeProduct) -> None:
         "w_zeros": product.point_count,
         "factors": 1 if multiplied is None else len(multiplied),
         "type": TYPES[product.y.dtype],
-        "rule": int(fixed),
-        "y_zero_point": 0 if to is None else to.zero_point,
-        "low": 0 if to is None else to.low,
-        "high": 0 if to is None else to.high,
+        **rounding(to, fixed=fixed),
     }
     last = None if multiplied is None else emit.constant(multiplied)
     emit.call("qmatmul", [*operands, *product.points, None, last], params, node)
