@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     sampling.settle(config)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell has its background jobs ignore it; tests that interrupt a run would wait for ever.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)
