@@ -57,6 +57,7 @@ def test_what_is_compiled_is_what_pytorch_does_or_refused_by_name(trial, what: s
     [
         ("twice", "complex", "argument l_x_: a tensor has complex numbers; expected real numbers in strided memory"),
         ("cloned", "float8", "a tensor has floats of 8 bits"),
+        ("a part added to", "bool", "elements whose type cannot hold them; expected torch.bool; found torch.int64 by"),
         ("twice", "meta", "a tensor has a device; .*found torch.float32, torch.strided, meta"),
         ("filled by index", "overlapping", r"elements of an argument share memory, and .*strides \(1, 1\)"),
         ("gradient", "contiguous", "torch.func: the graph differentiates or maps by itself"),

@@ -7,10 +7,12 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tinycomp.runtime.child import Child
+from tinycomp.targets.tosa.tools import worker_of
 
 PROC = Path("/proc")
 
@@ -43,3 +45,40 @@ def test_pickles_go_through_pipes_that_nobody_else_holds() -> None:
         bystander.communicate()
         for child in children:
             child.end()
+
+
+def test_an_interrupted_call_is_not_answered_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = Child()
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr("tinycomp.runtime.child.pickle.load", _interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                child.call(len, "abc")
+        assert child.call(len, "a") == 1
+    finally:
+        child.end()
+
+
+def test_interrupted_tools_are_started_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = worker_of(sys.executable)
+    monkeypatch.setattr(worker, "_process", _Interrupting(worker._process))
+    with pytest.raises(KeyboardInterrupt):
+        worker.ask("nothing", {})
+    assert worker_of(sys.executable) is not worker
+
+
+class _Interrupting:
+    """A process whose answer is not waited for."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process, self.stdout = process, self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._process, name)
+
+    def read(self, size: int) -> bytes:
+        raise KeyboardInterrupt
+
+
+def _interrupted(*arguments: Any) -> Any:
+    raise KeyboardInterrupt

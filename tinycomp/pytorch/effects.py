@@ -39,8 +39,8 @@ def refuse_effects(program: torch.export.ExportedProgram) -> None:
     """Refuse what a captured graph does beside computing results and writing elements.
 
     Raises:
-        UnsupportedError: If it takes random numbers, which are those of PyTorch's generator, or changes the shape of
-            an argument.
+        UnsupportedError: If it takes random numbers, which are those of PyTorch's generator, changes the shape of an
+            argument, or writes numbers to elements whose type cannot hold them, which eager code refuses.
     """
     for node in program.graph.nodes:
         tags = node.target.tags if isinstance(node.target, torch._ops.OpOverload) else ()
@@ -55,6 +55,27 @@ def refuse_effects(program: torch.export.ExportedProgram) -> None:
                 "the shape of an argument is changed in place", where="torch.compile", found=str(node.target),
                 hint=FALLBACK,
             )  # fmt: skip
+        if torch.Tag.pointwise in tags and torch.Tag.inplace in tags:
+            _refuse_narrowing(node)
+
+
+def _refuse_narrowing(node: torch.fx.Node) -> None:
+    """Refuse an operator in place whose results PyTorch does not write to elements of this type.
+
+    Its exporter does not look at that: the operator that returns a new tensor tells the type.
+    """
+    schema = node.target._schema
+    packet = getattr(torch.ops.aten, schema.name.removeprefix("aten::").removesuffix("_"), None)
+    plain = getattr(packet, schema.overload_name or "default", None)
+    if plain is None:
+        return
+    arguments, named = torch.fx.node.map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
+    element, made = arguments[0].dtype, plain(*arguments, **named).dtype
+    if not torch.can_cast(made, element):
+        raise UnsupportedError(
+            "numbers are written to elements whose type cannot hold them", where="torch.compile",
+            expected=str(element), found=f"{made} by {node.target}", hint="Convert the tensor first.",
+        )  # fmt: skip
 
 
 def refuse_training(program: torch.export.ExportedProgram) -> None:

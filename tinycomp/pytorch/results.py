@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -12,6 +12,9 @@ import torch
 from tinycomp.errors import UnsupportedError
 from tinycomp.pytorch.effects import refuse_kind
 from tinycomp.pytorch.exporting import FALLBACK
+
+_DETACHING = ("detach", torch.detach, torch.Tensor.detach)
+"""What cuts a view off from gradients; and a view of what was made in inference mode may be written to behind it."""
 
 
 class Results:
@@ -86,7 +89,8 @@ class _View:
                 "a result is a view that conjugates or negates", where=f"result {node.name}", hint=FALLBACK
             )
         self.name, self.owner, self._dtype = node.name, place, value.dtype
-        self._detached = whole.requires_grad and not value.requires_grad
+        detaching = any(each.target in _DETACHING for each in _line(node))
+        self._detached = detaching or (whole.requires_grad and not value.requires_grad)
         self._shape, self._strides = _expressions(value.shape), _expressions(value.stride())
         offset = value.storage_offset() * value.element_size() - whole.storage_offset() * whole.element_size()
         self._offset = _expressions([offset])
@@ -105,11 +109,10 @@ class _View:
         """Return the view."""
         (offset,) = _numbers(self._offset, sizes)
         start = (owner.storage_offset() * owner.element_size() + offset) // self._dtype.itemsize
-        if self._detached:
-            owner = owner.detach()
         if owner.dtype != self._dtype:
             owner = torch.empty(0, dtype=self._dtype).set_(owner.untyped_storage())
-        return owner.as_strided(_numbers(self._shape, sizes), _numbers(self._strides, sizes), start)
+        view = owner.as_strided(_numbers(self._shape, sizes), _numbers(self._strides, sizes), start)
+        return view.detach() if self._detached else view
 
 
 def _owner(result: Any) -> torch.fx.Node:
@@ -118,18 +121,24 @@ def _owner(result: Any) -> torch.fx.Node:
     Raises:
         UnsupportedError: If the result is not a tensor.
     """
-    found, node = None, result
-    while isinstance(node, torch.fx.Node):
-        value = node.meta.get("example_value")
-        if isinstance(value, torch.Tensor):
-            found, storage = node, _storage(value)
-        elif found is None:
-            break
-        node = next((each for each in node.all_input_nodes if storage in _storages(each)), None)
+    found = next(reversed([*_line(result)]), None)
     if found is None:
         found_instead = result.meta.get("example_value") if isinstance(result, torch.fx.Node) else result
         raise UnsupportedError("a result is not a tensor", where="the graph", found=str(found_instead), hint=FALLBACK)
     return found
+
+
+def _line(result: Any) -> Iterator[torch.fx.Node]:
+    """Yield a result and the tensors that it is a view of, up to the one that has the memory."""
+    storage, node = None, result
+    while isinstance(node, torch.fx.Node):
+        value = node.meta.get("example_value")
+        if isinstance(value, torch.Tensor):
+            storage = _storage(value)
+            yield node
+        elif storage is None:
+            break
+        node = next((each for each in node.all_input_nodes if storage in _storages(each)), None)
 
 
 def _storages(node: torch.fx.Node) -> list[int]:

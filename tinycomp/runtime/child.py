@@ -64,6 +64,9 @@ class Child:
         except (OSError, ValueError, EOFError, pickle.UnpicklingError) as broken:  # it has ended, or is ending
             process.kill()
             raise EndedError(process.wait()) from broken
+        except BaseException:  # the next call would get the answer to this one
+            self.end()
+            raise
         if error is not None:
             raise error
         returned: _Result = result

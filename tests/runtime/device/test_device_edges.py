@@ -163,10 +163,11 @@ def test_a_device_that_hangs_holds_no_run_beyond_its_time_and_can_be_closed(plac
     other.close()
 
 
-@pytest.mark.parametrize("way", ["timeout", "policy", "cancelled", "buffer", "close"])
+@pytest.mark.parametrize("way", ["timeout", "policy", "cancelled", "plain", "buffer", "buffer, plain", "close"])
 def test_a_device_that_does_not_return_from_its_wait_is_named_and_not_used(way: str, monkeypatch: Any) -> None:
     """Its wait looks at no time: who has one returns, and others are refused until it has."""
     monkeypatch.setattr("tinycomp.runtime.device.instances._LATE", 0.05)
+    monkeypatch.setattr("tinycomp.runtime.device.instances._TURN", 0.05)
     go_on = threading.Event()
 
     class Deaf(Listening):
@@ -190,11 +191,11 @@ def test_a_device_that_does_not_return_from_its_wait_is_named_and_not_used(way: 
             with pytest.raises(TimeLimitError, match="waiting for npu:0: the run was cancelled"):
                 future.result(PATIENCE)
         else:
+            buffer, seconds = device.empty((4,), np.float32), 0.05 if way == "buffer" else None
             with pytest.raises(DeviceFault, match=deaf):
-                module(X) if way == "policy" else device.empty((4,), np.float32).numpy(timeout=0.05)
-        if way != "cancelled":  # which gave no time: the next one waits its turn
-            with pytest.raises(DeviceFault, match=deaf):
-                instance.close() if way == "close" else module(X)
+                module(X) if way in ("policy", "plain") else buffer.numpy(timeout=seconds)
+        with pytest.raises(DeviceFault, match=deaf):
+            instance.close() if way == "close" else module(X)
     finally:
         go_on.set()
     if way == "close":
@@ -206,3 +207,77 @@ def test_a_device_that_does_not_return_from_its_wait_is_named_and_not_used(way: 
         except DeviceFault:  # it is about to return
             time.sleep(0.001)
     instance.close()
+
+
+@pytest.mark.parametrize("way", ["cancelled", "interrupted"])
+def test_commands_of_a_run_that_was_left_hold_up_nobody(way: str, monkeypatch: Any) -> None:
+    """The device says that its command has not ended, and would say so for ever."""
+    monkeypatch.setattr("tinycomp.runtime.device.instances._TURN", 0.02)
+    go_on = threading.Event()
+
+    def code(x: np.ndarray) -> np.ndarray:
+        go_on.wait(PATIENCE)
+        return -x
+
+    module = module_of(code)
+    try:
+        if way == "cancelled":
+            future = module.run_async({"x0": X})
+            time.sleep(0.05)
+            future.cancel()
+            with pytest.raises(TimeLimitError, match="waiting for npu:0: the run was cancelled"):
+                future.result(PATIENCE)
+        else:
+            with monkeypatch.context() as patch:
+                patch.setattr("tinycomp.runtime.device.request.heard", _interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    module(X)
+        with pytest.raises(TimeLimitError, match="the time is up"):
+            module.run({"x0": X}, timeout=0.1)
+    finally:
+        go_on.set()
+    np.testing.assert_array_equal(module(X), -X)
+    module.close()
+
+
+def _interrupted(*arguments: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("time_is_up", [True, False])
+def test_a_device_may_end_its_turn_but_not_at_once(time_is_up: bool, monkeypatch: Any) -> None:
+    """An error of its own, such as that of a socket, is a fault; the end of a turn is none."""
+    monkeypatch.setattr("tinycomp.runtime.device.instances._TURN", 0.02)
+    turns = iter(range(3))
+
+    class Slow(Listening):
+        def wait(self, event: Any, timeout: float | None = None) -> Sequence[Activity]:
+            if next(turns, None) is not None:
+                time.sleep(timeout or 0 if time_is_up else 0)
+                raise TimeoutError("the socket")
+            return super().wait(event, timeout)
+
+    with module_of(lambda x: -x, Slow) as module:
+        if time_is_up:
+            np.testing.assert_array_equal(module(X), -X)
+        else:
+            with pytest.raises(DeviceFault, match="has not ended in time; found the socket"):
+                module(X)
+
+
+def test_a_device_that_does_not_close_is_named(monkeypatch: Any) -> None:
+    monkeypatch.setattr("tinycomp.runtime.device.instances._CLOSING", 0.05)
+    go_on = threading.Event()
+
+    class Open(Listening):
+        def close(self) -> None:
+            go_on.wait(PATIENCE)
+            super().close()
+
+    module = module_of(lambda x: -x, Open)
+    module(X)
+    try:
+        with pytest.raises(DeviceFault, match="npu:0: the device does not return from its close, whose time is up"):
+            module.close()
+    finally:
+        go_on.set()

@@ -30,6 +30,10 @@ _making = Lock()
 _numbers = itertools.count()
 _LATE = 1.0
 """Seconds by which a device's own wait may be longer than it was told."""
+_TURN = 10.0
+"""Seconds that a device is told to wait at once: whether the run still wants that is looked at between the turns."""
+_CLOSING = 60.0
+"""Seconds that a device may take to close, once it has no commands."""
 
 
 Finish = Callable[[], None]
@@ -63,8 +67,8 @@ class Instance:
         """What the device has raised when it was closed."""
         self._waiter: threading.Thread | None = None
         self._closed = False
-        self._due: float | None = None
-        """When the wait under way is to return."""
+        self._due: tuple[str, float] | None = None
+        """What the thread that waits has called of the device, and when that is to return."""
 
     @classmethod
     def of(cls, device: Device) -> Instance:
@@ -95,20 +99,29 @@ class Instance:
             self.check_open()
             if self._waiter is None:
                 name = f"tinycomp, {self.device.name}"
-                self._waiter = threading.Thread(
-                    target=_wait_for, args=(self._tasks, self.device, self._ends), name=name, daemon=True
-                )
+                self._waiter = threading.Thread(target=self._serve, name=name, daemon=True)
                 self._waiter.start()
             self._tasks.put(finish)
 
-    def awaited(self, event: Any, patience: float | None) -> Sequence[Activity]:
-        """Wait for a command on the thread that does so for the device, so many seconds at most."""
-        patience = None if patience is None else min(patience, LASTING)
-        self._due = None if patience is None else time.monotonic() + patience + _LATE
-        try:
-            return self.device.wait(event, patience) or ()
-        finally:
-            self._due = None
+    def awaited(self, event: Any, patience: float | None, is_wanted: Callable[[], bool]) -> Sequence[Activity]:
+        """Wait for a command on the thread that does so for the device, while it is wanted and so many seconds at most.
+
+        Raises:
+            TimeoutError: If it has not ended then.
+            DeviceFault: If it has failed.
+        """
+        end = time.monotonic() + (LASTING if patience is None else min(patience, LASTING))
+        while True:
+            now = time.monotonic()
+            turn = max(min(end - now, _TURN), 0.0)
+            self._due = "wait", now + turn + _LATE
+            try:
+                return self.device.wait(event, turn) or ()
+            except TimeoutError:  # at once, it is no end of a turn but what the vendor's code has met
+                if turn < _TURN or time.monotonic() < now + _TURN / 2 or not is_wanted():
+                    raise
+            finally:
+                self._due = None
 
     def wait(self, event: Any, patience: float | None) -> None:
         """Wait for a command, so many seconds at most and no longer than the run may take, whatever the device does.
@@ -119,36 +132,38 @@ class Instance:
             TimeLimitError: If the run is to end.
         """
         limits = current()
-        if patience is None and not limits.may_end:
-            self.device.wait(event)
-            return
         said: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        asking = [True]
 
         def finish() -> None:
             try:
-                self.awaited(event, patience)
+                self.awaited(event, patience, lambda: bool(asking))
             except BaseException as error:
                 said.put(error)
             else:
                 said.put(None)
 
         self.watch(finish)
-        with limits.cancellation.ending(lambda: said.put(None)):
-            error = heard(said, limits, (self,))
+        try:
+            with limits.cancellation.ending(lambda: said.put(None)):
+                error = heard(said, limits, (self,))
+        finally:
+            asking.clear()
         check_time(limits, f"waiting for {self.device.name}")
         if error is not None:
             raise error
 
     def check_back(self) -> None:
-        """Refuse to go on with a device that has not returned in time from its own ``wait``.
+        """Refuse to go on with a device that has not returned in time from its own ``wait`` or ``close``.
 
         Raises:
             DeviceFault: If it has not.
         """
         due = self._due
-        if due is not None and time.monotonic() > due:
+        if due is not None and time.monotonic() > due[1]:
             raise DeviceFault(
-                "the device does not return from its wait, whose time is up", command="wait", where=self.device.name,
+                f"the device does not return from its {due[0]}, whose time is up", command=due[0],
+                where=self.device.name,
                 hint="It is used again when it has. Reset the device, or ask its vendor.",
             )  # fmt: skip
 
@@ -271,7 +286,7 @@ class Instance:
             finally:
                 self._tasks.put(None)
         if waiter is None:
-            _wait_for(self._tasks, self.device, self._ends)
+            self._serve()  # on this thread, as none can be started at the end of the process: the vendor's to end
         elif waiter is not threading.current_thread():
             end = time.monotonic() + (float("inf") if patience is None else patience)
             while waiter.is_alive() and time.monotonic() < end:
@@ -283,6 +298,19 @@ class Instance:
             raise DeviceFault(
                 f"the device does not close: {told(raised)}", command="close", where=self.device.name
             ) from raised
+
+    def _serve(self) -> None:
+        """Wait for commands until the device is to close, and close it."""
+        while (finish := self._tasks.get()) is not None:
+            finish()
+            del finish  # it holds the arrays of a request
+        self._due = "close", time.monotonic() + _CLOSING
+        try:
+            self.device.close()
+        except BaseException as error:  # it is told by who has asked
+            self._ends.append(error)
+        finally:
+            self._due = None
 
 
 def heard(said: queue.SimpleQueue[_T], limits: Limits, instances: Iterable[Instance]) -> _T:
@@ -308,16 +336,6 @@ _of_thread = _Held()
 
 def _held() -> dict[int, int]:
     return _of_thread.counts
-
-
-def _wait_for(tasks: queue.SimpleQueue[Finish | None], device: Device, ends: list[BaseException]) -> None:
-    while (finish := tasks.get()) is not None:
-        finish()
-        del finish  # it holds the arrays of a request
-    try:
-        device.close()
-    except BaseException as error:  # it is told by who has asked
-        ends.append(error)
 
 
 def check_process(device: Device, process: int) -> None:

@@ -145,6 +145,9 @@ class Device(ABC):
     def wait(self, event: Any, timeout: float | None = None) -> Sequence[Activity] | None:
         """Wait for the end of a command.
 
+        A long command is waited for in turns: after a TimeoutError, the same event may be asked about again. A device
+        that does not return from a turn in time is refused until it has.
+
         Returns:
             What the device did meanwhile, if it knows.
 

@@ -100,7 +100,7 @@ class Request:
         self._lock = threading.Lock()
         self._jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
         self._error: BaseException | None = None
-        self._over = False
+        self.is_over = False
         self._left = len(self._steps)
         self._needs = [*self._lanes.needs]
         self._uses = {slot: len(readers) for slot, readers in self._lanes.readers.items()}
@@ -153,7 +153,7 @@ class Request:
             raise as_fault(error, "copy") from error
         finally:
             with self._lock:
-                self._over = True
+                self.is_over = True
             for member in self._entered:
                 member.instance.leave()
             for number, arena in arenas.items():
@@ -276,7 +276,7 @@ class Request:
             results = run_step(step, self.slots) if what == "step" else self._on_numpy(index, what == "fallback")
             self.record(Span("host", index, "run", started, time.perf_counter()))
             with self._lock:
-                if self._over:
+                if self.is_over:
                     continue  # a device has failed meanwhile
                 for slot, result in zip(step.writes, results, strict=False):
                     self.slots[slot] = result
@@ -336,7 +336,7 @@ class Request:
     def _advance(self) -> None:
         """Submit what can begin."""
         for number, lane in enumerate(self._lanes.lanes):
-            while self._heads[number] < len(lane.steps) and number not in self._held and not self._over:
+            while self._heads[number] < len(lane.steps) and number not in self._held and not self.is_over:
                 index = lane.steps[self._heads[number]]
                 if self._needs[index]:
                     break
@@ -432,7 +432,7 @@ class Request:
     def finished(self, task: _Task, fault: DeviceFault | None) -> None:
         """Go on after a region has ended, or failed; once its time is up, the thread that asked says so."""
         with self._lock:
-            if self._over or (fault is not None and self._limits.remaining == 0):
+            if self.is_over or (fault is not None and self._limits.remaining == 0):
                 return
             try:
                 if fault is None:
@@ -467,7 +467,7 @@ class Request:
 
     def _fail(self, error: BaseException) -> None:
         self._error = self._error or error
-        self._over = True
+        self.is_over = True
         self._jobs.put(_END)
 
     def patience(self, region: DeviceRegion) -> float | None:
@@ -509,9 +509,12 @@ class _Task:
         counts = {"runs": 0, "copies_in": 0, "copies_out": 0, "copies_across": 0}
         counts |= {"bytes_in": 0, "bytes_out": 0, "bytes_across": 0}
         free = 0.0
+        request = self._request
         for command, event, size, submitted in self._commands:
             try:
-                self._report(self.member.instance.awaited(event, self._request.patience(self.region)))
+                self._report(
+                    self.member.instance.awaited(event, request.patience(self.region), lambda: not request.is_over)
+                )
             except BaseException as error:  # an exit, too, is a fault: other requests need this thread
                 fault = fault or located(as_fault(error, command), self.region, name)
                 if isinstance(error, TimeoutError):

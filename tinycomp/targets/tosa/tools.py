@@ -63,6 +63,11 @@ class Worker:
             raise missing("tosa-tools", python, str(error)) from error
         weakref.finalize(self, _end, self._process, self._messages)
 
+    @property
+    def has_ended(self) -> bool:
+        """Tell whether the process is no more."""
+        return self._process.poll() is not None
+
     def ask(self, do: str, arrays: dict[str, Array]) -> dict[str, Array]:
         """Return the answer to a request.
 
@@ -94,6 +99,10 @@ class Worker:
             data = process.stdout.read(int.from_bytes(head, "little"))
         except OSError as error:
             raise missing("tosa-tools", self.python, f"{error}\n{self._said()}") from error
+        except BaseException:  # the next request would get the answer to this one
+            process.kill()
+            process.wait()
+            raise
         if not data:
             process.wait()
             raise missing("tosa-tools", self.python, f"the process ended\n{self._said()}")
@@ -121,7 +130,7 @@ def worker_of(python: str) -> Worker:
     """Return the process of an interpreter, which whoever holds one shares; a new one if nobody does."""
     with _starting:
         found = _workers.get(python)
-        if found is None:
+        if found is None or found.has_ended:
             found = _workers[python] = Worker(python)
         return found
 
