@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from tinycomp.ir.graph import Node, Value
+from tinycomp.ir.graph import Value
 from tinycomp.ops.conv import convolve
 from tinycomp.ops.numeric import Array, prod
 from tinycomp.ops.pool import cells, sum_in_order
-from tinycomp.ops.spatial import Window, make_window, pad_for
+from tinycomp.ops.spatial import make_window, pad_for
 from tinycomp.quantized import Rounding
 from tinycomp.quantized.interpolation import IntegerResize, LinearAxis
 from tinycomp.quantized.layer import QuantizedLayer
-from tinycomp.quantized.reading import MEAN_WEIGHT, Requantization, fixed_point, geometry
+from tinycomp.quantized.reading import fixed_point
 from tinycomp.quantized.softmax import GUESS_BITS, GUESS_SHIFT, SHARE_SHIFT, IntegerSoftmax
+from tinycomp.rewrite.traits import has_trait
 
 Kernel = Callable[..., Array]
 _LARGEST = 2**31 - 1
@@ -33,28 +34,15 @@ def kernel(layer: QuantizedLayer, inputs: Sequence[Value], rounding: Rounding) -
         inputs: The values that the function gets, in order.
         rounding: How its sums are requantised, if they are.
     """
-    op = layer.core.op
+    op, is_mean = layer.core.op, has_trait(layer.core, "mean")
     if op == "Softmax":
         return _softmax(layer)
     if op == "Resize":
         return _resize(layer)
-    if op in ("AveragePool", "GlobalAveragePool"):
-        return _mean(layer) if rounding == "fixed_point" else _mean_in_float(layer)
-    return _product(layer, rounding) if layer.weight is not None else _run_time_product(layer, inputs, rounding)
-
-
-def requantized(sums: Array, ratios: Array, to: Requantization, rounding: Rounding, factors: Array) -> Array:
-    """Return whole sums, in int64, as the numbers of a result.
-
-    Args:
-        sums: The sums.
-        ratios: float64, what a step of them is worth in steps of the result; it broadcasts.
-        to: How they are stored.
-        rounding: The rule.
-        factors: What the rule of float32 multiplies by instead of the ratios.
-    """
-    steps = fixed(sums, ratios) if rounding == "fixed_point" else np.rint(sums.astype(np.float32) * factors)
-    return to.stored(steps)
+    if is_mean and rounding == "float":
+        return _mean_in_float(layer)
+    is_packed = is_mean or layer.weight is not None
+    return _product(layer, rounding) if is_packed else _run_time_product(layer, inputs, rounding)
 
 
 def fixed(sums: Array, ratios: Array) -> Array:
@@ -84,85 +72,66 @@ def _exact(most: int) -> Any:
 
 
 def _product(layer: QuantizedLayer, rounding: Rounding) -> Kernel:
-    product, to, core = layer.product, layer.to, layer.core
+    product, geometry = layer.product, layer.geometry
     exact = _exact(product.largest_sum)
     weight = product.weight.astype(exact)
-    spread = (-1, *[1] * (weight.ndim - 2)) if core.op == "Conv" else (-1,)
-    bias, factors = product.bias.reshape(spread), layer.factors.reshape(spread)
-    ratios = factors.astype(np.float64) if to is None or layer.is_spelled_out else layer.ratios().reshape(spread)
-    rule: Rounding = "float" if layer.is_spelled_out else rounding
-    around = layer.around
-
-    def multiply(x: Array) -> Array:
-        data = x.astype(exact) - product.zero_point
-        if core.op != "Conv":
-            return np.asarray(data @ weight.T)
-        data = np.pad(data, around) if around else data
-        window = make_window("Conv", data.shape[2:], weight.shape[2:], **geometry(core))
-        return convolve(data, weight, window, int(core.attrs.get("group", 1)))
+    spread = (-1, *[1] * (weight.ndim - 2))
+    bias, finish = product.bias.reshape(spread), _finish(layer, rounding, spread)
 
     def compute(x: Array) -> Array:
-        sums = multiply(x).astype(np.int64) + bias
-        if to is None:
-            return np.asarray(sums.astype(np.float32) * factors)
-        return requantized(sums, ratios, to, rule, factors)
+        data = x.astype(exact) - product.zero_point
+        if weight.ndim == 2:
+            sums = data @ weight.T
+        else:
+            window = make_window(layer.core.op, data.shape[2:], weight.shape[2:], **geometry)
+            sums = convolve(data, weight, window, layer.groups)
+        return finish(sums.astype(np.int64) + bias)
 
     return compute
 
 
 def _run_time_product(layer: QuantizedLayer, inputs: Sequence[Value], rounding: Rounding) -> Kernel:
     stored, points = [layer.stored(i) for i in (0, 1)], [layer.zero_point(i) for i in (0, 1)]
-    to, factors = layer.to, layer.factors
-    ratios = factors.astype(np.float64) if to is None else layer.ratios()
+    finish = _finish(layer, rounding, (-1,))
 
     def compute(*operands: Array) -> Array:
         given = dict(zip(inputs, operands, strict=True))
         factored = [given[v] if v.const is None else v.const for v in stored]
         most = factored[0].shape[-1] * prod([255 + abs(p) for p in points])
         a, b = (v.astype(_exact(most)) - p for v, p in zip(factored, points, strict=True))
-        sums = np.matmul(a, b).astype(np.int64)
-        if to is None:
-            return np.asarray(sums.astype(np.float32) * factors)
-        return requantized(sums, ratios, to, rounding, factors)
+        return finish(np.matmul(a, b).astype(np.int64))
 
     return compute
 
 
-# With fixed-point factors alone ---------------------------------------------------------------------------------------
+def _finish(layer: QuantizedLayer, rounding: Rounding, spread: tuple[int, ...]) -> Callable[[Array], Array]:
+    """Return what makes results of sums in int64, whose channels ``spread`` lays factors along."""
+    to, factors = layer.to, layer.factors.reshape(spread)
+    if to is None:
+        return lambda sums: np.asarray(sums.astype(np.float32) * factors)
+    if rounding == "fixed_point" and not layer.is_spelled_out:
+        ratios = layer.ratios().reshape(spread)
+        return lambda sums: to.stored(fixed(sums, ratios))
+    return lambda sums: to.stored(np.rint(sums.astype(np.float32) * factors))
 
 
-def _mean(layer: QuantizedLayer) -> Kernel:
-    core, to, point = layer.core, layer.result, layer.zero_point()
-
-    def compute(x: Array) -> Array:
-        window = window_of_mean(core, x.shape)
-        weight = np.full((x.shape[1], 1, *window.kernel), MEAN_WEIGHT, np.float64)
-        sums = convolve(x.astype(np.float64) - point, weight, window, x.shape[1]).astype(np.int64)
-        steps = np.array(layer.scale() / (MEAN_WEIGHT * prod(window.kernel)))
-        return to.stored(fixed(sums, layer.ratios(steps)))
-
-    return compute
+# Pools, softmax and interpolation -------------------------------------------------------------------------------------
 
 
 def _mean_in_float(layer: QuantizedLayer) -> Kernel:
     """Return the definition of a mean, whose float32 sums go from the first cell of a window to the last."""
     core, to, point, scale = layer.core, layer.result, layer.zero_point(), np.float32(layer.scale())
+    geometry, ceil_mode = layer.geometry, bool(core.attrs.get("ceil_mode", 0))
 
     def compute(x: Array) -> Array:
-        window = window_of_mean(core, x.shape)
+        kernel = core.attrs.get("kernel_shape") or x.shape[2:]
+        window = make_window(core.op, x.shape[2:], kernel, ceil_mode=ceil_mode, **geometry)
         total = sum_in_order(pad_for((x.astype(np.float32) - np.float32(point)) * scale, window), window)
         counts = np.maximum(cells(window, bool(core.attrs.get("count_include_pad", 0))), 1)
         steps = np.rint(total / counts.astype(np.float32) / to.scale)
         return to.stored(steps)
 
     return compute
-
-
-def window_of_mean(node: Node, shape: Sequence[int]) -> Window[int]:
-    """Return the windows of an AveragePool or GlobalAveragePool on data of a shape."""
-    kernel = node.attrs.get("kernel_shape") or shape[2:]
-    ceil_mode = bool(node.attrs.get("ceil_mode", 0))
-    return make_window(node.op, shape[2:], kernel, ceil_mode=ceil_mode, **geometry(node))
 
 
 def _softmax(layer: QuantizedLayer) -> Kernel:

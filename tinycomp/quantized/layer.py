@@ -8,17 +8,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from tinycomp.index import named
 from tinycomp.ir.graph import Node, Value
-from tinycomp.ops.numeric import Array
+from tinycomp.ir.types import Dim
+from tinycomp.ops.numeric import Array, prod
 from tinycomp.quantized.reading import (
+    MEAN_WEIGHT,
     IntegerProduct,
     Requantization,
     constant,
     dequantizer,
+    geometry,
     scale_of,
     source,
     zero_point_of,
@@ -165,12 +169,20 @@ class QuantizedLayer:
 
     @cached_property
     def product(self) -> IntegerProduct:
-        """The integers of a product with a constant weight."""
-        return IntegerProduct.read(self.core, self.nodes)
+        """The integers of a product with a constant weight; a mean has equal weights for every channel."""
+        if not has_trait(self.core, "mean"):
+            return IntegerProduct.read(self.core, self.nodes)
+        channels = (self.core.operand(0).shape or (None, None))[1]
+        assert isinstance(channels, int), self.core
+        kernel = [size for size in self.kernel if isinstance(size, int)]
+        weight = np.full((channels, 1, *kernel), MEAN_WEIGHT, np.int8)
+        return IntegerProduct(weight, np.zeros(channels, np.int64), self.steps, self.zero_point())
 
     @cached_property
     def steps(self) -> Array:
-        """What a step of the sums of a product is worth, in float64, one number or one per channel."""
+        """What a step of the sums of a product or mean is worth, in float64, one number or one per channel."""
+        if has_trait(self.core, "mean"):
+            return np.array([self.scale()]) / (MEAN_WEIGHT * prod(self.kernel))
         return self.product.scale if self.weight is not None else np.array([self.scale(0) * self.scale(1)])
 
     @property
@@ -199,15 +211,35 @@ class QuantizedLayer:
             return Requantization.spelled_out(self.last)[1].reshape(-1).astype(np.float32)
         return self.steps.astype(np.float32) if self.to is None else self.to.factors(self.steps)
 
-    def ratios(self, steps: Array | float | None = None) -> Array:
+    def ratios(self) -> Array:
         """Return, in float64, what a step of the sums is worth in steps of the result."""
-        return np.asarray(self.steps if steps is None else steps) / np.float64(self.result.scale)
+        return np.asarray(self.steps / np.float64(self.result.scale))
+
+    # The windows --------------------------------------------------------------------------------------------------
 
     @property
-    def around(self) -> list[tuple[int, int]]:
-        """What a Pad in front of the operator adds before and behind every axis; nothing where there is none."""
-        pad = next((node for node in self.nodes if node.op == "Pad"), None)
-        return [] if pad is None else [(int(a), int(b)) for a, b in padding(pad).reshape(2, -1).T]
+    def kernel(self) -> tuple[Dim, ...]:
+        """The sizes of the window of a mean, where they are known; of a ReduceMean how many numbers it has."""
+        core = self.core
+        if core.op == "ReduceMean":
+            sizes = core.operand(0).static_shape, core.output.static_shape
+            return (None if sizes[0] is None or sizes[1] is None else prod(sizes[0]) // prod(sizes[1]),)
+        return tuple(core.attrs.get("kernel_shape") or (core.operand(0).shape or (None, None, None))[2:])
+
+    @property
+    def groups(self) -> int:
+        """How many groups of channels share no data; those of a mean are each one of their own."""
+        return len(self.product.weight) if has_trait(self.core, "mean") else int(self.core.attrs.get("group", 1))
+
+    @property
+    def geometry(self) -> dict[str, Any]:
+        """The attributes that say where windows lie on the data, with what a Pad of spatial axes in front adds."""
+        found, pad = geometry(self.core), next((node for node in self.nodes if node.op == "Pad"), None)
+        if pad is not None:
+            around = [int(width) for side in padding(pad).reshape(2, -1) for width in side[2:]]
+            own = found.get("pads") or [0] * len(around)
+            found["pads"] = [a + b for a, b in zip(own, around, strict=True)]
+        return found
 
 
 def is_of_layer(conversion: Node) -> bool:

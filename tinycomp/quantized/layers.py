@@ -13,7 +13,6 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tinycomp.index import named
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ops.numeric import Array, prod
 from tinycomp.quantized import Rounding, patterns
@@ -21,7 +20,7 @@ from tinycomp.quantized.integers import Kernel, kernel
 from tinycomp.quantized.interpolation import IntegerResize, interpolates
 from tinycomp.quantized.layer import QuantizedLayer
 from tinycomp.quantized.patterns import bias_per_channel, equal_counts, scaled_per_channel, spatial_pads, sums_fit
-from tinycomp.quantized.reading import MEAN_WEIGHT, Requantization, first, fixed_point, limits
+from tinycomp.quantized.reading import MEAN_WEIGHT, Requantization, fixed_point, limits
 from tinycomp.quantized.softmax import IntegerSoftmax, has_lines
 from tinycomp.remark import Remark, Verdict, reject
 from tinycomp.rewrite import Composite, Match, ValuePattern
@@ -115,8 +114,7 @@ def _has_window(match: Match) -> Verdict:
     """Tell whether channels and sizes of a mean are known, so that it is a convolution with known weights."""
     if match.x.rank not in _IMAGES:
         return reject(f"a mean over {match.x.type}")
-    pool = first(match.matched, *named("mean"))
-    window = pool.attrs.get("kernel_shape") or (match.x.shape or ())[2:]
+    window = QuantizedLayer.of(match.matched).kernel
     if not all(isinstance(size, int) for size in (match.x.shape[1], *window)):
         return reject(f"a mean of {match.x.type} over {list(window)}, of which not all is known")
     largest = 255 * MEAN_WEIGHT * prod(window)

@@ -10,8 +10,9 @@ Results of 8-bit layers equal those of the reference to the bit, and comparisons
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -204,7 +205,7 @@ _IN_PLACE = frozenset({"Relu", "Add", "npu_sim.qadd"})
 def _build_qproduct(node: Node) -> Work:
     layer = QuantizedLayer.of(node.body.nodes)
     product, core = layer.product, layer.core
-    multiply, spread = _multiplier(core, product.weight.astype(np.float64), layer.around)
+    multiply, spread = _multiplier(core, product.weight.astype(np.float64), layer.geometry)
     finish = _requantize(layer, layer.factors.reshape(spread))
     compute = device.product_int8(multiply, product.zero_point, product.bias.reshape(spread), finish)
     return Work(compute, *_cost(node, core, product.weight), _tiles(node, core, product.weight))
@@ -213,7 +214,7 @@ def _build_qproduct(node: Node) -> Work:
 def _build_product(node: Node) -> Work:
     product = first(node.body.nodes, *PRODUCTS)
     weight = np.moveaxis(constant(product.inputs[1]), channel_axis(product), 0)
-    multiply, spread = _multiplier(product, weight)
+    multiply, spread = _multiplier(product, weight, geometry(product))
     bias = bias_of(product, node.body.nodes)
     added = np.zeros(1, np.float32) if bias is None else constant(bias)
     compute = device.product_float32(multiply, added.reshape(spread), *limits(node.body.outputs[0]))
@@ -232,7 +233,7 @@ def _build_qadd(node: Node) -> Work:
 def _build_qavgpool(node: Node) -> Work:
     layer, sizes = QuantizedLayer.of(node.body.nodes), _shape(node.inputs[0])[2:]
     pool = layer.core
-    window = make_window(pool.op, sizes, pool.attrs.get("kernel_shape", sizes), **geometry(pool))
+    window = make_window(pool.op, sizes, pool.attrs.get("kernel_shape", sizes), **layer.geometry)
     count, step = prod(window.kernel), np.asarray(layer.result.scale)
     add_up = functools.partial(sum_in_order, window=window)
     compute = device.mean_int8(add_up, count, layer.scale(), layer.zero_point(), step, _requantize(layer))
@@ -263,13 +264,11 @@ _BUILDERS: dict[str, Callable[[Node], Work]] = {
 }
 
 
-def _multiplier(
-    product: Node, weight: Array, around: Sequence[tuple[int, int]] = ()
-) -> tuple[device.Compute, tuple[int, ...]]:
+def _multiplier(product: Node, weight: Array, geometry: Mapping[str, Any]) -> tuple[device.Compute, tuple[int, ...]]:
     """Return the product with a weight, channels first, and the shape that one number per channel takes beside it."""
     if product.op != "Conv":
         return device.matrix(weight), (-1,)
-    return device.convolution(weight, around, geometry(product), product.attrs.get("group", 1)), (
+    return device.convolution(weight, geometry, product.attrs.get("group", 1)), (
         -1,
         *[1] * (weight.ndim - 2),
     )

@@ -155,18 +155,16 @@ def matrix(weight: Array) -> Compute:
     return lambda x: np.asarray(x @ weight.T)
 
 
-def convolution(weight: Array, around: Sequence[tuple[int, int]], geometry: Mapping[str, Any], group: int) -> Compute:
+def convolution(weight: Array, geometry: Mapping[str, Any], group: int) -> Compute:
     """Return the convolution with a weight ``[channels, terms, …]``.
 
     Args:
         weight: What to multiply with.
-        around: Zeros before and behind every axis of the data, as a layer of its own in the model; empty for none.
         geometry: Strides, dilations and pads as ONNX has them.
         group: Groups of channels.
     """
 
     def compute(x: Array) -> Array:
-        x = np.pad(x, around) if around else x
         return convolve(x, weight, make_window("Conv", x.shape[2:], weight.shape[2:], **geometry), group)
 
     return compute

@@ -5,7 +5,7 @@ Layers are refused where the results are not those of ``docs/quantised-layers.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,21 +113,17 @@ def _scale_of_product(layer: QuantizedLayer) -> tuple[Scale | None, Array]:
 
 
 def _emit_product(emit: Emitter, node: Node) -> None:
-    nodes = node.body.nodes
-    layer = QuantizedLayer.of(nodes)
+    layer = QuantizedLayer.of(node.body.nodes)
     core, product = layer.core, layer.product
     x = operands_of(node)[layer.stored()]
     is_image = core.op == "Conv"
     images, weight = (emit.image(x), product.weight) if is_image else (emit.matrix(x), product.weight[:, :, None, None])
-    around = patterns.spatial_pads(nodes, len(shape_of(x))) if is_image else ()
-    assert not isinstance(around, Remark)
-    window = plane(core, images, weight.shape[2:], around)
-    groups = core.attrs.get("group", 1) if is_image else 1
+    window = plane(core, images, weight.shape[2:], layer.geometry)
     point = product.zero_point - offset_of(x.dtype)
     scale, bias = _scale_of_product(layer)
     assert scale is not None
     y = emit.convolve(
-        images, weight, bias, window, groups, point,
+        images, weight, bias, window, layer.groups, point,
         lambda sums, channels: emit.requantize(sums, scale.of(channels), layer.result),
     )  # fmt: skip
     if is_image:
@@ -136,11 +132,9 @@ def _emit_product(emit: Emitter, node: Node) -> None:
         emit.write(node.output, emit.reshape(y, shape_of(node.output)))
 
 
-def plane(node: Node, images: Tensor, kernel: Sequence[int], around: Sequence[int] = ()) -> Window[int]:
-    """Return where the windows of a node lie on images with pads around; those of a line have a height of 1."""
-    attrs = window_attributes(node.attrs)
-    if any(around):
-        attrs["pads"] = [a + b for a, b in zip(attrs.get("pads") or [0] * len(around), around, strict=True)]
+def plane(node: Node, images: Tensor, kernel: Sequence[int], geometry: Mapping[str, Any] | None = None) -> Window[int]:
+    """Return where the windows of a node lie on images, by other attributes if given; a line has a height of 1."""
+    attrs = window_attributes(node.attrs if geometry is None else geometry)
     if len(kernel) == 1:
         attrs |= {name: [1, *attrs[name]] for name in ("strides", "dilations") if attrs.get(name)}
         attrs |= {"pads": [0, attrs["pads"][0], 0, attrs["pads"][1]]} if attrs.get("pads") else {}
@@ -270,32 +264,21 @@ def _emit_table(emit: Emitter, node: Node) -> None:
 # Pools ----------------------------------------------------------------------------------------------------------------
 
 
-def _scale_of_mean(layer: QuantizedLayer, count: int) -> Scale | None:
-    steps = np.array([layer.scale()]) / (MEAN_WEIGHT * count)
-    return rescale.by_fixed_point(layer.ratios(steps), 255 * MEAN_WEIGHT * count)
-
-
-def _window_of(pool: Node) -> tuple[Any, ...]:
-    if pool.op == "ReduceMean":
-        sizes = pool.operand(0).static_shape, pool.output.static_shape
-        return (None if None in sizes else prod(sizes[0] or ()) // prod(sizes[1] or ()),)
-    return tuple(pool.attrs.get("kernel_shape") or (pool.operand(0).shape or (None, None, None))[2:])
+def _scale_of_mean(layer: QuantizedLayer) -> Scale | None:
+    return rescale.by_fixed_point(layer.ratios(), 255 * MEAN_WEIGHT * prod(layer.kernel))
 
 
 def _window_is_known(match: Match) -> Verdict:
-    window = _window_of(first(match.matched, "AveragePool", "GlobalAveragePool"))
+    window = QuantizedLayer.of(match.matched).kernel
     known = match.x.rank in (3, 4) and all(isinstance(size, int) for size in window)
     return known or reject(f"a mean of {match.x.type} over {list(window)}")
 
 
 def _mean_fits(layer: QuantizedLayer) -> Verdict:
     """Tell whether sums and their scale are what RESCALE defines; if sizes are unknown, the match says so."""
-    window = _window_of(layer.core)
-    if not all(isinstance(size, int) for size in window):
+    if not all(isinstance(size, int) for size in layer.kernel):
         return True
-    return _scale_of_mean(layer, prod(window)) is not None or reject(
-        "sums, or a ratio of scales, leave the range of RESCALE"
-    )
+    return _scale_of_mean(layer) is not None or reject("sums, or a ratio of scales, leave the range of RESCALE")
 
 
 def _divides_alike(count: int, scale: Scale, low: int, high: int) -> bool:
@@ -316,20 +299,20 @@ def _divides_alike(count: int, scale: Scale, low: int, high: int) -> bool:
 def _emit_mean(emit: Emitter, node: Node) -> None:
     """Emit a mean: an AVG_POOL2D where that has the same bits, else a convolution of every channel."""
     layer, (x,) = QuantizedLayer.of(node.body.nodes), operands_of(node).values()
-    pool, images, to = layer.core, emit.image(x), layer.result
-    window = plane(pool, images, _window_of(pool))
-    channels, count = images.shape[3], prod(window.kernel)
-    scale = _scale_of_mean(layer, count)
+    images, to, product, scale = emit.image(x), layer.result, layer.product, _scale_of_mean(layer)
+    window = plane(layer.core, images, product.weight.shape[2:], layer.geometry)
     assert scale is not None
     zero_point, less = layer.zero_point(), offset_of(x.dtype)
     low, high = (end - zero_point for end in (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max))
-    if (layer.scale(), zero_point) == (float(to.scale), to.zero_point) and _divides_alike(count, scale, low, high):
+    if (layer.scale(), zero_point) == (float(to.scale), to.zero_point) and _divides_alike(
+        prod(window.kernel), scale, low, high
+    ):
         images, pads = emit.windows(images, window)
         y = emit.average(images, window, pads, zero_point - less)
         emit.write_image(node.output, emit.clamp(y, to.low - less, to.high - less))
         return
-    weight = np.full((channels, 1, *window.kernel), MEAN_WEIGHT, np.int8)
-    sums = emit.convolve(images, weight, np.zeros(channels, np.int32), window, channels, zero_point - less)
+    bias = product.bias.astype(np.int32)
+    sums = emit.convolve(images, product.weight, bias, window, layer.groups, zero_point - less)
     emit.write_image(node.output, emit.requantize(sums, scale, to))
 
 

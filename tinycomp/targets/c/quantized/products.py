@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tinycomp.ir.graph import COMPOSITE, Node, Value
-from tinycomp.ir.types import Dim
 from tinycomp.ops.numeric import Array, prod
 from tinycomp.ops.spatial import Window
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.quantized.layer import QuantizedLayer
 from tinycomp.quantized.layers import KINDS
-from tinycomp.quantized.patterns import spatial_pads
-from tinycomp.quantized.reading import (
-    MEAN_WEIGHT,
-    Requantization,
-    fixed_point,
-)
-from tinycomp.rewrite import Match, Remark, reject
+from tinycomp.quantized.reading import Requantization, fixed_point
+from tinycomp.rewrite import Match, reject
 from tinycomp.symbolic import Size, product
 from tinycomp.target import Target
 from tinycomp.targets.c.codegen.element_program import TYPES
@@ -63,19 +56,13 @@ def _rounds_alike(match: Match, options: COptions) -> Verdict:
     if options.requantize == "fixed_point":
         return True
     layer = QuantizedLayer.of(match.matched)
-    count = prod([int(size) for size in _sizes_of(layer.core, match.x) if isinstance(size, int)])
+    count = prod(layer.kernel)
     info, point = np.iinfo(match.x.dtype), layer.zero_point()
     step = layer.scale() / float(layer.result.scale)
     sums = np.arange((info.min - point) * count, (info.max - point) * count + 1)
     error = (count + 2) * 2.0**-24 * step * max(point - info.min, info.max - point)
     away = np.abs((sums * (step / count)) % 1 - 0.5).min()
     return bool(away > error) or reject("near a tie, a mean in float32, as ONNX defines it, may be another number")
-
-
-def _sizes_of(pool: Node, x: Value) -> Sequence[Dim]:
-    """Return the sizes of the window of a mean."""
-    sizes: Sequence[Dim] = pool.attrs.get("kernel_shape") or (x.shape or ())[2:]
-    return sizes
 
 
 @dataclass(frozen=True)
@@ -156,13 +143,13 @@ def rounding(to: Requantization | None, *, fixed: bool) -> Params:
 def qconv(emit: Emitter, node: Node) -> None:
     """Emit a convolution of 8-bit images."""
     record = QuantizedLayer.of(node.body.nodes)
-    core, layer = record.core, PackedProduct.of(node, record)
-    _, shape = sized_type(layer.x)
-    around = spatial_pads(node.body.nodes, len(shape))
-    assert not isinstance(around, Remark)
-    own = core.attrs.get("pads") or [0] * len(around)
-    attrs = {**core.attrs, "pads": [a + b for a, b in zip(own, around, strict=True)]} if any(around) else core.attrs
-    emit_conv(emit, node, layer, window_at(core.op, attrs, shape, layer.weight.shape[2:]), attrs.get("group", 1))
+    emit_windows(emit, node, record, PackedProduct.of(node, record))
+
+
+def emit_windows(emit: Emitter, node: Node, record: QuantizedLayer, layer: PackedProduct) -> None:
+    """Emit the kernel call of a convolution or mean of images."""
+    window = window_at(record.core.op, record.geometry, sized_type(layer.x)[1], layer.weight.shape[2:])
+    emit_conv(emit, node, layer, window, record.groups)
 
 
 def _mean_layout(node: Node) -> LayoutRule:
@@ -171,26 +158,20 @@ def _mean_layout(node: Node) -> LayoutRule:
 
 def _is_whole(node: Node) -> bool:
     """Tell whether a mean has one window, which is the image."""
-    layer, (x,) = QuantizedLayer.of(node.body.nodes), operands_of(node).values()
-    return tuple(_sizes_of(layer.core, x)) == (x.shape or ())[2:]
+    (x,) = operands_of(node).values()
+    return QuantizedLayer.of(node.body.nodes).kernel == (x.shape or ())[2:]
 
 
 @FAMILY.lower("c.qavgpool", check=taken, layout=_mean_layout, domain=COMPOSITE, unsigned=True, either=True)
 def qavgpool(emit: Emitter, node: Node) -> None:
     """Emit a mean as a convolution of every channel with equal weights, that of images as a product with a column."""
-    record, (x,) = QuantizedLayer.of(node.body.nodes), operands_of(node).values()
-    pool, to, shape = record.core, record.result, sized_type(x)[1]
-    kernel, channels = tuple(int(size) for size in _sizes_of(pool, x) if isinstance(size, int)), shape[1]
-    assert isinstance(channels, int)
-    steps = np.array([record.scale()]) / (MEAN_WEIGHT * prod(kernel))
-    is_whole = _is_whole(node)
-    weight = np.full((1, prod(kernel)) if is_whole else (channels, 1, *kernel), MEAN_WEIGHT, np.int8)
-    factors = np.array(np.broadcast_to(to.factors(steps), (len(weight),)))
-    layer = PackedProduct(x, node.output, record.zero_point(), weight, None, factors, to, record.ratios(steps))
-    if is_whole:
-        emit_dense(emit, node, layer, leading=2)
+    record = QuantizedLayer.of(node.body.nodes)
+    layer = PackedProduct.of(node, record)
+    if _is_whole(node):
+        column = replace(layer, weight=layer.weight[:1].reshape(1, -1), factors=record.factors)
+        emit_dense(emit, node, column, leading=2)
     else:
-        emit_conv(emit, node, layer, window_at(pool.op, pool.attrs, shape, kernel), channels)
+        emit_windows(emit, node, record, layer)
 
 
 def emit_conv(emit: Emitter, node: Node, layer: PackedProduct, window: Window[Size], groups: int) -> None:
