@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import functools
-import hashlib
 import os
 import re
 import time
@@ -90,6 +89,8 @@ _CODE = (".py", ".so", ".pyd", ".dll", ".dylib")
 
 
 def _stamp(found: list[tuple[str, int, int, int]]) -> Stamp:
+    import hashlib  # not before: OpenSSL is a third of what importing the package takes
+
     newest = max([max(written, changed) for _, _, written, changed in found], default=0)
     found.sort()
     digest = hashlib.sha256("\0".join([path for path, *_ in found]).encode("utf-8", "surrogatepass"))
