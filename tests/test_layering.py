@@ -25,7 +25,7 @@ PASSES = OPS | {"rewrite", "analysis", "quantized", "target", "passes", "fronten
 COMPILING = PASSES | {"runtime", "targets", "checking", "driver"}
 
 SEES: dict[str, frozenset[str]] = {
-    "arguments": frozenset({"errors"}),
+    "arguments": frozenset({"errors", "memory"}),
     "console": frozenset({"console", "errors"}),
     "dataclass": frozenset(),
     "errors": frozenset({"dataclass", "errors"}),

@@ -20,6 +20,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from tinycomp.errors import OptionError, TinycompError, did_you_mean, shown
+from tinycomp.memory.system import is_path
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -119,10 +120,11 @@ def fitting(
 
 
 def _is_written(value: Any, hint: Any) -> bool:
-    """Tell whether a path has no NUL, and another text a form in UTF-8; other values are no texts."""
+    """Tell whether a path is one that a system can take, and another text has a form in UTF-8; others are no texts."""
     if any(typing.get_origin(each) is os.PathLike for each in typing.get_args(hint)):
-        return not isinstance(value, (str, os.PathLike)) or "\0" not in str(value)
-    return not isinstance(value, str) or _SURROGATE.search(value) is None
+        return not isinstance(value, (str, os.PathLike)) or is_path(value)
+    of_others = isinstance(hint, type) and issubclass(hint, _Unknown)
+    return of_others or not isinstance(value, str) or _SURROGATE.search(value) is None
 
 
 def fits(value: Any, hint: Any) -> bool:

@@ -224,6 +224,7 @@ def test_given_shapes_replace_declared_ones_and_bind_their_symbols() -> None:
     )
     graph = import_model(model, shapes={"x": (3, 4)})
     assert [str(v.type) for v in (*graph.inputs, *graph.outputs)] == ["float32[3, 4]"] * 3
+    assert import_model(model, shapes={"x": np.array([3, 4])}).inputs[0].type == graph.inputs[0].type
     symbolic = import_model(model, shapes={"x": ("M", None)})
     assert symbolic.inputs[0].type == TensorType("float32", ("M", "x.1"))
 
@@ -234,6 +235,10 @@ def test_given_shapes_replace_declared_ones_and_bind_their_symbols() -> None:
         ({"imput": (1, 4)}, r'shapes names the input "imput".*one of \[\'input\', \'other\'\].*Did you mean "input"\?'),
         ({"input": (1, 4, 4)}, r'input "input": the given shape has the wrong rank; expected 2 dimensions'),
         ({"input": (-1, 4)}, r"a dimension of the given shape is not valid; expected a size of at least 0.*found -1"),
+        ({"input": (True, 4)}, r"a dimension of the given shape is not valid; .*found True"),
+        ({"input": "NM"}, r'input "input": not a shape; expected a tuple such as \(1, 4\); found \'NM\''),
+        ({"input": 4}, r'input "input": not a shape; expected a tuple such as \(1, 4\); found 4'),
+        ({"input": {2, 4}}, r'input "input": not a shape'),
         ({"input": (1, 4), "other": (2, 4)}, r'the given shapes disagree about the dimension "N"; expected 1; found 2'),
     ],
 )

@@ -25,7 +25,7 @@ from tinycomp.data import digits, digits_model
 from tinycomp.driver import load as load_module
 from tinycomp.driver.dump import read_dump, write_graph
 from tinycomp.driver.load import load
-from tinycomp.errors import ArtifactError, TargetError, TinycompWarning, WriteError
+from tinycomp.errors import ArtifactError, ModelError, OptionError, TargetError, TinycompWarning, WriteError
 from tinycomp.runtime.archive import map_path
 from tinycomp.runtime.files import PARTIAL, make_folder, remove_partial, staged, write_file, write_files
 
@@ -131,6 +131,37 @@ def test_a_pipe_that_nobody_reads_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(WriteError, match=r"pipe: the file cannot be written: .*\. Nobody reads from this pipe\."):
         write_file(tmp_path / "pipe", b"data")
+
+
+@pytest.mark.parametrize("path", ["\ud800", "a\0b", Path("\ud800")])
+def test_what_no_system_takes_for_a_path_is_refused(path):
+    module = tinycomp.compile(digits_model())
+    with pytest.raises(ModelError, match=r"not the path of a file; expected an \.onnx file"):
+        tinycomp.compile(path)
+    for call in (module.save, module.report().save_html, tinycomp.load):
+        with pytest.raises(
+            OptionError, match=r"the option does not take this value; expected (str or|str, PathLike or)"
+        ):
+            call(path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are texts there")
+def test_names_of_files_need_not_be_utf8(tmp_path):
+    path = tmp_path / os.fsdecode(b"\xff.tcm")
+    tinycomp.compile(digits_model()).save(str(path))
+    tinycomp.load(str(path))
+    model = path.with_suffix(".onnx")
+    model.write_bytes(Path(digits_model()).read_bytes())
+    tinycomp.compile(str(model))
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="the system has no names for descriptors")
+def test_a_pipe_without_a_name_is_written_to():
+    reader, writer = os.pipe()
+    write_file(Path(f"/dev/fd/{writer}"), b"data")
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        assert pipe.read() == b"data"
 
 
 @needs_full

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from tinycomp.errors import ModelError, did_you_mean, shown
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.proto import dimension_name
@@ -35,7 +37,15 @@ def checked_shapes(declared: Mapping[str, Type], shapes: Shapes, where: str) -> 
             )
         if not isinstance(type_, TensorType):
             raise ModelError("shapes can only be given for tensors", where=f'input "{name}"', found=str(type_))
-        checked[name] = TensorType(type_.dtype, _checked_shape(name, type_, shape))
+        if isinstance(shape, (str, bytes)) or not isinstance(shape, (Sequence, np.ndarray)):
+            raise ModelError(
+                "not a shape",
+                where=f'input "{name}"',
+                expected=f"a tuple such as {_example(type_)}",
+                found=shown(shape),
+            )
+        sizes = [each.item() if isinstance(each, np.generic) else each for each in shape]
+        checked[name] = TensorType(type_.dtype, _checked_shape(name, type_, sizes))
     return checked
 
 
@@ -67,7 +77,7 @@ def _checked_shape(name: str, type_: TensorType, shape: Sequence[Given]) -> tupl
             found=str(list(dims)),
         )
     for dim in dims:
-        if not (dim is None or isinstance(dim, str) or (isinstance(dim, int) and 0 <= dim < _BEYOND)):
+        if not (dim is None or isinstance(dim, str) or (type(dim) is int and 0 <= dim < _BEYOND)):
             raise ModelError(
                 "a dimension of the given shape is not valid",
                 where=f'input "{name}"',

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tinycomp.errors import TinycompError, did_you_mean
-from tinycomp.memory.system import open_regular
+from tinycomp.memory.system import is_path, open_regular
 
 MOST = (1 << 31) - 1
 """The bytes that a file may have which is read into memory, unless the caller says otherwise."""
@@ -59,6 +59,8 @@ def reading(
                 problem = "there is no such file"
             hint = _nearby(Path(where)) if "no such" in problem else ""
             hint = hint or ("Name a file inside it." if problem.endswith("a folder") else "Check the path.")
+        elif not is_path(where):
+            problem, found, hint = "not the path of a file", f"{type(error).__name__}: {error}", "Check the path."
         elif isinstance(error, RecursionError):
             found = "objects in objects, too deep"
         else:

@@ -82,6 +82,14 @@ def _windows_memory() -> int | None:
     return int(status[2]) if kernel.GlobalMemoryStatusEx(ctypes.byref(status)) else None
 
 
+def is_path(value: str | os.PathLike[str]) -> bool:
+    """Tell whether a system can take a path, whose names need not be UTF-8."""
+    try:
+        return b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
+
+
 def open_regular(
     path: str | os.PathLike[str], folder: int | None = None, *, links: bool = True, flags: int = os.O_RDONLY
 ) -> int:

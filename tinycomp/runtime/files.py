@@ -60,10 +60,10 @@ def write_files(contents: Mapping[Path, bytes], mode: int = 0o666) -> None:
     path = Path()
     try:
         for path, data in contents.items():
-            target = Path(os.path.realpath(path))
-            if target.exists() and not target.is_file():
-                _write_through(target, data)
+            if path.exists() and not path.is_file():  # asked of the path: what /dev/stdout leads to may have no name
+                _write_through(path, data)
             else:
+                target = Path(os.path.realpath(path))
                 staged[path] = _partial(target)
                 _stage(staged[path], data, target, mode)
         for path, partial in staged.items():
