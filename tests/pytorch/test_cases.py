@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +16,7 @@ pytest.importorskip("onnxscript", reason="PyTorch's ONNX exporter needs onnxscri
 
 from tests.pytorch import cases  # noqa: E402
 from tinycomp.errors import UnsupportedError  # noqa: E402
+from tinycomp.pytorch.effects import refuse_effects  # noqa: E402
 
 pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning", "ignore::FutureWarning")]
 COUNT = os.environ.get("TINYCOMP_PYTORCH_CASES", "2")
@@ -83,3 +85,41 @@ def test_what_is_refused_says_why(what: str, argument: str, said: str) -> None:
 )
 def test_what_was_unclear_is_right(what: str, argument: str) -> None:
     assert cases.trial(what, argument) == ""
+
+
+VALUES = {"Tensor": torch.ones(2), "number": 2.0, "int": 2, "float": 2.0}
+IN_PLACE = [
+    overload
+    for packet in (getattr(torch.ops.aten, n) for n in dir(torch.ops.aten) if n.endswith("_") and n[0] != "_")
+    if isinstance(packet, torch._ops.OpOverloadPacket)
+    for overload in (getattr(packet, name) for name in packet.overloads())
+    if {torch.Tag.pointwise, torch.Tag.inplace} <= {*overload.tags}
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
+def test_of_writes_in_place_those_are_refused_that_eager_code_refuses(dtype: object) -> None:
+    """Every operator of PyTorch that works in place, element by element."""
+    refused = 0
+    for overload in IN_PLACE:
+        given = [each for each in overload._schema.arguments if not each.kwarg_only and not each.has_default_value()]
+        values = [VALUES[str(each.type)] for each in given]
+        values = [each.to(dtype) if isinstance(each, torch.Tensor) else each for each in values]
+        graph, nodes = torch.fx.Graph(), []
+        for i, value in enumerate(values):
+            nodes.append(graph.placeholder(f"x{i}") if isinstance(value, torch.Tensor) else value)
+            if isinstance(value, torch.Tensor):
+                nodes[-1].meta["val"] = value
+        program = SimpleNamespace(graph=graph)
+        graph.call_function(overload, tuple(nodes))
+        try:
+            overload(values[0].clone(), *values[1:])
+        except RuntimeError as error:
+            if "can't be cast" in str(error):
+                # PyTorch's own error is that of bits of a fraction, which it says of tensors that are no examples.
+                with pytest.raises((UnsupportedError, NotImplementedError), match=r"cannot hold them|not implemented"):
+                    refuse_effects(program)
+                refused += 1
+        else:
+            refuse_effects(program)
+    assert refused or dtype == torch.float32

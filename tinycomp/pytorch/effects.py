@@ -65,11 +65,11 @@ def _refuse_narrowing(node: torch.fx.Node) -> None:
     Its exporter does not look at that: the operator that returns a new tensor tells the type.
     """
     schema = node.target._schema
-    packet = getattr(torch.ops.aten, schema.name.removeprefix("aten::").removesuffix("_"), None)
-    plain = getattr(packet, schema.overload_name or "default", None)
+    plain = getattr(torch.ops.aten, schema.name.removeprefix("aten::").removesuffix("_"), None)
     if plain is None:
         return
     arguments, named = torch.fx.node.map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
+    # Of its overloads, whose names are others than those in place, the arguments tell which.
     element, made = arguments[0].dtype, plain(*arguments, **named).dtype
     if not torch.can_cast(made, element):
         raise UnsupportedError(
