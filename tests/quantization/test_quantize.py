@@ -148,6 +148,24 @@ def test_equalisation_rescues_one_scale_for_all():
     assert equalised > plain + 15
 
 
+@pytest.mark.parametrize("opset", [11, 13, 17])
+@pytest.mark.parametrize(
+    "spelling", ["h = Mul(c, l)  y = Div(h, six)", "h = Div(l, six)  y = Mul(c, h)", "h = Mul(c, l)  y = Mul(h, sixth)"]
+)
+def test_a_hard_swish_written_as_several_operators_is_rounded_as_one(spelling, opset):
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : {opset}]> g (float[2,3,8,8] x) => (float[2,4,8,8] y)
+        <float[4,3,1,1] w = {{0.5, 1, 0.2, -0.3, 2, 0.7, 1, 1, 1, 0.1, 0.6, -2}}, float zero = {{0.0}},
+         float three = {{3.0}}, float six = {{6.0}}, float sixth = {{0.16666667}}>
+        {{ c = Conv(x, w)  a = Add(c, three)  l = Clip(a, zero, six)  {spelling} }}"""
+    )
+    quantized = tinycomp.quantize(model, images(3))
+    operators = [node.op_type for node in quantized.graph.node if "Linear" not in node.op_type]
+    assert operators == ["Conv", "HardSwish"]
+    assert sum(node.op_type == "QuantizeLinear" for node in quantized.graph.node) == 3
+    assert decibels(tinycomp.compile(model)(images(1)[0]), tinycomp.compile(quantized)(images(1)[0])) > 30
+
+
 @pytest.mark.parametrize("opset", [11, 12])
 def test_old_opsets_are_converted(opset):
     net = Network(2, 3, 8, 8, opset=opset)

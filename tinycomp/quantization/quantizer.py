@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
@@ -17,7 +17,7 @@ from tinycomp.driver.pipeline import Pipeline, optimisation_passes
 from tinycomp.driver.tune import Bar
 from tinycomp.errors import QuantizationError, shown
 from tinycomp.frontend import Shapes, export_model
-from tinycomp.ir.graph import Graph, Node
+from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.quantization.bodies import Invocations, has_tensors_alone
@@ -31,17 +31,20 @@ from tinycomp.quantized.layer import QuantizedLayer
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.target import Target
 from tinycomp.target.quantization import violations
+from tinycomp.targets.common.activations import spellings_at
 
 _PER_CHANNEL_SINCE = 13
+_HARD_SWISH_SINCE = 14
 _CONVERTED = 17
 _ROUNDS = 8
 _WIDER = np.float32(1 + 1 / 64)
 
 
 def prepare(model: Model, shapes: Shapes | None, opset: int = _PER_CHANNEL_SINCE) -> Graph:
-    """Return a model as a graph of its own with batch normalisations folded.
+    """Return a model as a graph of its own with batch normalisations folded and every HardSwish a single operator.
 
-    A model of an opset before 13, which has no scales per channel, is converted to opset 17.
+    A model of an opset before 13, which has no scales per channel, is converted to opset 17, and so is one that writes
+    HardSwish as several operators before opset 14, which has it.
 
     Args:
         model: The model.
@@ -60,13 +63,29 @@ def prepare(model: Model, shapes: Shapes | None, opset: int = _PER_CHANNEL_SINCE
             "the model is quantised already", where=f"node {done.label}", expected="a model in float32",
             found=done.op, hint="Quantise the model that it was made from.",
         )  # fmt: skip
-    if graph.opsets.get("", _CONVERTED) < opset:
+    wanted = max(opset, _HARD_SWISH_SINCE) if any(_hard_swishes(graph)) else opset
+    if graph.opsets.get("", _CONVERTED) < wanted:
         graph = load_graph(_converted(graph, max(opset, _CONVERTED)))
     Pipeline(optimisation_passes()).run(graph)
+    for body, node, argument in list(_hard_swishes(graph)):
+        single = body.add("HardSwish", [argument], at=node, sources=node.sources)
+        body.replace_uses(node.output, single.output)
+    EliminateDeadCode().run(graph)
     for node in graph.nodes:
         if node.op == "Gemm":
             _make_plain(graph, node)
     return graph
+
+
+def _hard_swishes(graph: Graph) -> Iterator[tuple[Graph, Node, Value]]:
+    """Yield where a HardSwish is written as several operators, and its argument.
+
+    Models of opsets before 14 have no other way. Each of the operators would be rounded to 8 bits, or stay in float.
+    """
+    for body, node in graph.walk():
+        for spelling, match in spellings_at(node, single=False):
+            if spelling.name == "hardswish" and node.op != "HardSwish" and node.output.dtype == "float32":
+                yield body, node, match["x"]
 
 
 def _converted(graph: Graph, opset: int) -> onnx.ModelProto:
