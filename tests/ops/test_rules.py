@@ -137,6 +137,8 @@ def nodes(draw: st.DrawFn) -> Node:
     }
     if attrs.get("auto_pad", "NOTSET") != "NOTSET":
         attrs.pop("pads", None)  # onnx's inference adds them, though there are none then
+    if str(attrs.get("auto_pad")).startswith("SAME"):
+        attrs.pop("output_padding", None)  # as these: the result is as large as the input and the strides say
     if draw(st.booleans()):
         operands = _fitting(op, draw)
     else:
