@@ -7,6 +7,7 @@ operands, of which absent ones are None, and the attributes; it returns the resu
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,12 @@ Results = Value | Sequence[Value]
 _Define = TypeVar("_Define", bound=Callable[..., Results])
 
 
+@functools.cache
+def _parameters(function: Callable[..., Results]) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a definition: asked for several times a node, and slow to find out."""
+    return inspect.signature(function).parameters
+
+
 @dataclass(frozen=True)
 class Extension:
     """How an operator is defined.
@@ -48,7 +55,7 @@ class Extension:
     @property
     def operands(self) -> int | None:
         """The most operands; None for any number."""
-        kinds = [p.kind for p in inspect.signature(self.function).parameters.values()]
+        kinds = [p.kind for p in _parameters(self.function).values()]
         if inspect.Parameter.VAR_POSITIONAL in kinds:
             return None
         return kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD) - 1  # the first one is the body
@@ -56,20 +63,20 @@ class Extension:
     @property
     def least_operands(self) -> int:
         """The fewest operands."""
-        parameters = inspect.signature(self.function).parameters.values()
+        parameters = _parameters(self.function).values()
         needed = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty]
         return len(needed) - 1
 
     @property
     def attributes(self) -> frozenset[str]:
         """The attributes that the operator may have."""
-        parameters = inspect.signature(self.function).parameters.values()
+        parameters = _parameters(self.function).values()
         return self.passed.union(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
 
     @property
     def required(self) -> frozenset[str]:
         """The attributes that it must have."""
-        parameters = inspect.signature(self.function).parameters.values()
+        parameters = _parameters(self.function).values()
         return frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty)
 
     def check_attributes(self, op: str, attrs: Mapping[str, Attr], where: str) -> None:
@@ -78,7 +85,7 @@ class Extension:
         Raises:
             ModelError: If one is unknown or of the wrong kind.
         """
-        parameters = inspect.signature(self.function).parameters
+        parameters = _parameters(self.function)
         for name, value in attrs.items():
             if name not in self.attributes:
                 raise ModelError(
