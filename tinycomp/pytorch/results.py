@@ -14,7 +14,7 @@ from tinycomp.pytorch.effects import refuse_kind
 from tinycomp.pytorch.exporting import FALLBACK
 
 _DETACHING = ("detach", torch.detach, torch.Tensor.detach)
-"""What cuts a view off from gradients; and a view of what was made in inference mode may be written to behind it."""
+"""What cuts a view off from gradients; once detached, a view of what inference mode has made may be written to."""
 
 
 class Results:
@@ -121,11 +121,11 @@ def _owner(result: Any) -> torch.fx.Node:
     Raises:
         UnsupportedError: If the result is not a tensor.
     """
-    found = next(reversed([*_line(result)]), None)
-    if found is None:
-        found_instead = result.meta.get("example_value") if isinstance(result, torch.fx.Node) else result
-        raise UnsupportedError("a result is not a tensor", where="the graph", found=str(found_instead), hint=FALLBACK)
-    return found
+    line = [*_line(result)]
+    if not line:
+        found = result.meta.get("example_value") if isinstance(result, torch.fx.Node) else result
+        raise UnsupportedError("a result is not a tensor", where="the graph", found=str(found), hint=FALLBACK)
+    return line[-1]
 
 
 def _line(result: Any) -> Iterator[torch.fx.Node]:

@@ -67,10 +67,7 @@ def prepare(model: Model, shapes: Shapes | None, opset: int = _PER_CHANNEL_SINCE
     if graph.opsets.get("", _CONVERTED) < wanted:
         graph = load_graph(_converted(graph, max(opset, _CONVERTED)))
     Pipeline(optimisation_passes()).run(graph)
-    for body, node, argument in list(_hard_swishes(graph)):
-        single = body.add("HardSwish", [argument], at=node, sources=node.sources)
-        body.replace_uses(node.output, single.output)
-    EliminateDeadCode().run(graph)
+    _name_hard_swishes(graph)
     for node in graph.nodes:
         if node.op == "Gemm":
             _make_plain(graph, node)
@@ -83,9 +80,19 @@ def _hard_swishes(graph: Graph) -> Iterator[tuple[Graph, Node, Value]]:
     Models of opsets before 14 have no other way. Each of the operators would be rounded to 8 bits, or stay in float.
     """
     for body, node in graph.walk():
-        for spelling, match in spellings_at(node, single=False):
-            if spelling.name == "hardswish" and node.op != "HardSwish" and node.output.dtype == "float32":
-                yield body, node, match["x"]
+        found = (match["x"] for spelling, match in spellings_at(node, single=False) if spelling.name == "hardswish")
+        argument = next(found, None)
+        if argument is not None and node.op != "HardSwish" and node.output.dtype == "float32":
+            yield body, node, argument
+
+
+def _name_hard_swishes(graph: Graph) -> None:
+    found = list(_hard_swishes(graph))
+    for body, node, argument in found:
+        single = body.add("HardSwish", [argument], at=node, sources=node.sources)
+        body.replace_uses(node.output, single.output)
+    if found:
+        EliminateDeadCode().run(graph)
 
 
 def _converted(graph: Graph, opset: int) -> onnx.ModelProto:

@@ -121,11 +121,11 @@ def _finish(layer: QuantizedLayer, rounding: Rounding, spread: tuple[int, ...]) 
 def _mean_in_float(layer: QuantizedLayer) -> Kernel:
     """Return the definition of a mean, whose float32 sums go from the first cell of a window to the last."""
     core, to, point, scale = layer.core, layer.result, layer.zero_point(), np.float32(layer.scale())
-    geometry, ceil_mode = layer.geometry, bool(core.attrs.get("ceil_mode", 0))
+    geometry = layer.geometry
 
     def compute(x: Array) -> Array:
         kernel = core.attrs.get("kernel_shape") or x.shape[2:]
-        window = make_window(core.op, x.shape[2:], kernel, ceil_mode=ceil_mode, **geometry)
+        window = make_window(core.op, x.shape[2:], kernel, **geometry)
         total = sum_in_order(pad_for((x.astype(np.float32) - np.float32(point)) * scale, window), window)
         counts = np.maximum(cells(window, bool(core.attrs.get("count_include_pad", 0))), 1)
         steps = np.rint(total / counts.astype(np.float32) / to.scale)
