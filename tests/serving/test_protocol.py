@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import struct
 from typing import Any
 
@@ -95,6 +96,11 @@ def test_what_a_request_asks_for() -> None:
     assert read({"inputs": [tensor()], "parameters": {"binary_data_output": True}}).outputs[1] == Wanted("z", True)
     outputs = [{"name": "z", "parameters": {"binary_data": True}}]
     assert read({"inputs": [tensor()], "outputs": outputs}).outputs == (Wanted("z", True),)
+    assert read({"inputs": [tensor()], "outputs": []}).outputs == asked.outputs
+    nothing = {"id": None, "outputs": None, "model_name": None, "parameters": {"priority": 0, "timeout": 0}}
+    assert read({"inputs": [tensor(parameters=None)], **nothing}).outputs == asked.outputs
+    assert asked.seconds == math.inf
+    assert read({"inputs": [tensor()], "parameters": {"timeout": 2500, "priority": 3}}).seconds == 0.0025
 
 
 def test_scalars_and_nothing() -> None:
@@ -140,6 +146,32 @@ HOSTILE = {
     "parameters": ({"inputs": [tensor(parameters=3)]}, "parameters: not an object of JSON; found a number"),
     "both": ({"inputs": [tensor(parameters={"binary_data_size": 0})]}, "data and binary_data_size do not go together"),
     "another output": ({"inputs": [tensor()], "outputs": [{"name": "w"}]}, r"outputs\[0\].name: not an output"),
+    "an output twice": ({"inputs": [tensor()], "outputs": [{"name": "y"}] * 2}, 'output "y": .* asked for twice'),
+    "outputs of no list": ({"inputs": [tensor()], "outputs": {}}, "outputs: not a list of objects; found an object"),
+    "a field": ({"inputs": [], "output": []}, 'request: this server has no field "output" here; .* inputs, outputs'),
+    "a field of an input": ({"inputs": [tensor(dType=1)]}, r'inputs\[0\]: .* no field "dType" .* datatype'),
+    "fields of outputs": ({"inputs": [], "outputs": [{"name": "y", "data": 1}]}, r'outputs\[0\]: .* no field'),
+    "a parameter": ({"inputs": [], "parameters": {"top_k": 1}}, 'no parameter "top_k" .* binary_data_output, priority'),
+    "a session": ({"inputs": [], "parameters": {"sequence_id": 1}}, "keeps nothing from request to request"),
+    "bytes of the request": ({"inputs": [], "parameters": {"binary_data": True}}, "an output binary_data"),
+    "bytes of an input": ({"inputs": [tensor(parameters={"binary_data": True})]}, "no parameter .* binary_data_size"),
+    "shared memory": ({"inputs": [tensor(parameters={"shared_memory_region": "r"})]}, "does not offer shared memory"),
+    "its offset": ({"inputs": [tensor(parameters={"shared_memory_offset": 0})]}, r"inputs?.*\.parameters: .*_offset"),
+    **{
+        f"{name} of an output": (
+            {"inputs": [], "outputs": [{"name": "y", "parameters": {name: 1}}]},
+            rf'outputs\[0\]\.parameters: this server has no parameter "{name}" here; expected binary_data\..*{instead}',
+        )
+        for name, instead in (
+            ("classification", "ask for the output itself"), ("shared_memory_region", "does not offer shared memory"),
+            ("shared_memory_byte_size", "not offer shared"), ("binary_data_size", "has binary_data_output"),
+            ("compression", "Leave it out"),
+        )
+    },
+    **{
+        f"{name}, {value}": ({"inputs": [], "parameters": {name: value}}, rf"\.{name}: not a whole number from 0 on")
+        for name in ("priority", "timeout") for value in (-1, 0.5, True, "1", [1], 2**70)
+    },
     "a flag": ({"inputs": [], "parameters": {"binary_data_output": 1}}, "not true or false; found a number"),
 }  # fmt: skip
 

@@ -287,8 +287,10 @@ def test_queue_and_time_have_a_limit() -> None:
             assert (answer.status, answer.headers["retry-after"]) == (429, "1")
             assert answer.json["error"] == "too many requests are waiting; found 3. Try again later."
         assert [future.result().status for future in waiting] == [504] * 3
+        hurried = client.infer("double", np.float32([[1, 2]]), parameters={"timeout": 1000})
+        assert hurried.status == 504
         model.may.set()
-        other = client.infer("double", np.float32([[1, 2]]))
+        other = client.infer("double", np.float32([[1, 2]]), parameters={"timeout": 60_000_000})
         assert other.array().tolist() == [[2, 4]]
 
 

@@ -300,12 +300,14 @@ class Application(Starlette):
             self.shared.metrics.in_flight.dec()
 
     async def _answer(self, request: Request, entry: _Entry) -> Response:
-        deadline = asyncio.get_running_loop().time() + self.shared.limits.timeout
+        started = asyncio.get_running_loop().time()
+        deadline = started + self.shared.limits.timeout
         body = await self._body(request, deadline)
         model = entry.served.model
         header, inputs, outputs = request.headers.get(HEADER), [*model.inputs], [*model.outputs]
         convert, work = self.shared.conversions.call, work_of_reading(body, header, inputs)
         asked = await convert(work, deadline, read_request, body, header, inputs, outputs)
+        deadline = min(deadline, started + asked.seconds)
         results = await entry.batcher.infer(entry.checked(asked), deadline, functools.partial(_watch, request))
         about = entry.about if asked.id is None else {**entry.about, "id": asked.id}
         wanted = {each.name: results[each.name] for each in asked.outputs}

@@ -36,6 +36,23 @@ _MOST_ELEMENTS = 1 << 31
 _MOST_TEXTS = 1 << 20
 _BYTES_OF_A_NUMBER = 10
 _LENGTH = struct.Struct("<I")
+_FIELDS = {
+    "request": ("id", "parameters", "inputs", "outputs"),
+    "request.parameters": ("binary_data_output", "priority", "timeout"),
+    "input": ("name", "shape", "datatype", "parameters", "data"),
+    "input.parameters": ("binary_data_size",),
+    "output": ("name", "parameters"),
+    "output.parameters": ("binary_data",),
+}
+"""What objects of a request may hold."""
+_INSTEAD = {
+    "shared_memory": "This server does not offer shared memory: send data, or bytes after the JSON (binary_data_size).",
+    "classification": "This server does not sort results: ask for the output itself.",
+    "sequence": "This server keeps nothing from request to request.",
+    "binary_data": "The request has binary_data_output, an input binary_data_size, an output binary_data.",
+}
+"""What to do about others that servers of the protocol have, by how they begin."""
+_MICROSECONDS = 1e6
 _JSON_TYPES = {type(None): "null", bool: "true or false", str: "a text", list: "a list", dict: "an object"}
 
 Arrays = dict[str, NDArray[Any]]
@@ -74,11 +91,13 @@ class InferRequest:
         id: What the client calls it; None if it does not.
         inputs: Arrays by name.
         outputs: What the response holds.
+        seconds: How long the client wants to wait for it; infinity if it does not say.
     """
 
     id: str | None
     inputs: Arrays
     outputs: tuple[Wanted, ...]
+    seconds: float
 
 
 def check_tensor(spec: TensorSpec, kind: str) -> None:
@@ -136,13 +155,16 @@ def read_request(
         ) from error
     if not isinstance(asked, dict):
         raise RequestError("the body is not an object of JSON", found=_kind(asked))
+    asked = _known(asked, "request", "the request")
     identity = asked.get("id")
     if identity is not None and not isinstance(identity, str):
         raise RequestError("not a text", where="id", found=_kind(identity))
+    parameters = _parameters(asked, "request", "the request")
+    _number(parameters, "priority")
     reader = _Binary(body, length)
     specs = {spec.name: spec for spec in inputs}
     arrays: Arrays = {}
-    for number, given in enumerate(_objects(asked.get("inputs"), "inputs")):
+    for number, given in enumerate(_objects(asked.get("inputs"), "input")):
         name = given.get("name")
         if not isinstance(name, str) or name not in specs:
             raise RequestError(
@@ -154,7 +176,9 @@ def read_request(
             raise RequestError("the input is given twice", where=f'input "{name}"')
         arrays[name] = _tensor(given, specs[name], reader)
     reader.check_end()
-    return InferRequest(identity, arrays, _outputs(asked, [spec.name for spec in outputs]))
+    as_bytes = _flag(parameters, "binary_data_output", "the request", default=False)
+    wanted = _outputs(asked.get("outputs"), [spec.name for spec in outputs], as_bytes)
+    return InferRequest(identity, arrays, wanted, _number(parameters, "timeout") / _MICROSECONDS or math.inf)
 
 
 def work_of_reading(body: bytes, json_length: str | None, inputs: Sequence[TensorSpec]) -> int:
@@ -202,25 +226,48 @@ def write_response(
     return (b"".join((head, *behind)), len(head)) if behind else (head, None)
 
 
-def _objects(value: Any, where: str) -> list[dict[str, Any]]:
-    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-        raise RequestError("not a list of objects", where=where, found=_kind(value))
-    return value
-
-
-def _parameters(given: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    found = given.get("parameters", {})
-    if not isinstance(found, dict):
-        raise RequestError("not an object of JSON", where=f"{where}.parameters", found=_kind(found))
+def _known(given: Mapping[str, Any], kind: str, where: str) -> dict[str, Any]:
+    """Return what an object holds, without null; what this server would not heed is refused."""
+    found = {name: value for name, value in given.items() if value is not None}
+    for name in found:
+        if name not in _FIELDS[kind]:
+            what = "parameter" if kind.endswith("parameters") else "field"
+            raise RequestError(
+                f'this server has no {what} "{name[:80]}" here', where=where, expected=", ".join(_FIELDS[kind]),
+                hint=next((told for start, told in _INSTEAD.items() if name.startswith(start)), "Leave it out."),
+            )  # fmt: skip
     return found
 
 
-def _outputs(asked: Mapping[str, Any], names: Sequence[str]) -> tuple[Wanted, ...]:
-    usual = _flag(_parameters(asked, "the request"), "binary_data_output", "the request", default=False)
-    if asked.get("outputs") is None:
+def _objects(value: Any, kind: str) -> list[dict[str, Any]]:
+    where = f"{kind}s"
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        raise RequestError("not a list of objects", where=where, found=_kind(value))
+    return [_known(each, kind, f"{where}[{number}]") for number, each in enumerate(value)]
+
+
+def _parameters(given: Mapping[str, Any], kind: str, where: str) -> Mapping[str, Any]:
+    found, where = given.get("parameters", {}), f"{where}.parameters"
+    if not isinstance(found, dict):
+        raise RequestError("not an object of JSON", where=where, found=_kind(found))
+    return _known(found, f"{kind}.parameters", where)
+
+
+def _number(parameters: Mapping[str, Any], name: str) -> int:
+    value = parameters.get(name, 0)
+    if type(value) is not int or value < 0:
+        raise RequestError(
+            "not a whole number from 0 on", where=f"the request.parameters.{name}",
+            found=str(value) if type(value) is int else _kind(value),
+        )  # fmt: skip
+    return value
+
+
+def _outputs(asked: Any, names: Sequence[str], usual: bool) -> tuple[Wanted, ...]:
+    if asked is None or asked == []:
         return tuple(Wanted(name, usual) for name in names)
     wanted: dict[str, Wanted] = {}
-    for number, given in enumerate(_objects(asked["outputs"], "outputs")):
+    for number, given in enumerate(_objects(asked, "output")):
         name, where = given.get("name"), f"outputs[{number}]"
         if not isinstance(name, str) or name not in names:
             raise RequestError(
@@ -228,7 +275,9 @@ def _outputs(asked: Mapping[str, Any], names: Sequence[str]) -> tuple[Wanted, ..
                 found=name[:80] if isinstance(name, str) else _kind(name),
                 hint=did_you_mean(name[:80], names) if isinstance(name, str) else "",
             )  # fmt: skip
-        wanted[name] = Wanted(name, _flag(_parameters(given, where), "binary_data", where, default=usual))
+        if name in wanted:
+            raise RequestError("the output is asked for twice", where=f'output "{name}"')
+        wanted[name] = Wanted(name, _flag(_parameters(given, "output", where), "binary_data", where, default=usual))
     return tuple(wanted.values())
 
 
@@ -289,7 +338,7 @@ def _tensor(given: Mapping[str, Any], spec: TensorSpec, binary: _Binary) -> NDAr
         raise RequestError(
             "too large", where=where, expected=f"sizes whose product is up to {most}", found=str(shape)[:80]
         )
-    size, parameters = math.prod(shape), _parameters(given, where)
+    size, parameters = math.prod(shape), _parameters(given, "input", where)
     if "binary_data_size" in parameters:
         if "data" in given:
             raise RequestError("data and binary_data_size do not go together", where=where)
