@@ -614,3 +614,9 @@ def test_options_that_are_nested_without_end_are_refused(path: Path, folder: Pat
         deep = [deep]
     with pytest.raises(OptionError, match="this devices cannot be kept: objects lie in objects, too deep"):
         tinycomp.compile(path, cache=folder, devices=deep)  # type: ignore[arg-type]
+
+
+def test_a_limit_of_many_digits_is_a_limit(path: Path, folder: Path) -> None:
+    for most in (10**5000, 10**5000, 10**5000 + 1):
+        tinycomp.compile(path, cache=folder, memory_limit=most)
+    assert len(ModuleCache(folder).entries()) == 2

@@ -294,7 +294,7 @@ def _described(value: Any, where: str, depth: int = 0) -> Any:
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, (int, np.integer)):
-        return ["int", str(int(value))]
+        return ["int", hex(value)]
     if isinstance(value, float):
         return ["float", value.hex()]
     if isinstance(value, os.PathLike):

@@ -74,7 +74,7 @@ def _checked_shape(name: str, type_: TensorType, shape: Sequence[Given]) -> tupl
             "the given shape has the wrong rank",
             where=f'input "{name}"',
             expected=f"{len(type_.shape)} dimensions as in {type_}",
-            found=str(list(dims)),
+            found=shown(list(dims)),
         )
     for dim in dims:
         if not (dim is None or isinstance(dim, str) or (type(dim) is int and 0 <= dim < _BEYOND)):

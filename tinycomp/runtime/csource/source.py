@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from tinycomp.errors import ArtifactError, TargetError
+from tinycomp.errors import ArtifactError, TargetError, shown
 from tinycomp.memory.reading import reading
 from tinycomp.runtime.native.program import Array
 
@@ -109,7 +109,7 @@ def c_number(value: Any, dtype: str) -> str:
 
 def _integer(number: int) -> str:
     if not -(2**63) <= number < 2**64:
-        raise TargetError("the number does not fit into 64 bits", where="c_number", found=str(number))
+        raise TargetError("the number does not fit into 64 bits", where="c_number", found=shown(number))
     if number == -(2**63):
         return "(-9223372036854775807LL - 1)"  # C has no negative literals, and this one's opposite does not exist
     suffix = "ULL" if number >= 2**63 else "LL" if abs(number) > _C_INT_MAX else ""
@@ -157,15 +157,15 @@ class CSource:
             object.__setattr__(self, name, tuple(value))
         for name in _LISTS:
             if not all(isinstance(item, str) for item in getattr(self, name)):
-                raise TargetError(f"{name} must be texts", where="CSource", found=repr(getattr(self, name)))
+                raise TargetError(f"{name} must be texts", where="CSource", found=shown(getattr(self, name)))
         if not isinstance(self.function, str) or not _IDENTIFIER.match(self.function):
-            raise TargetError("the function's name is not a C identifier", where="CSource", found=repr(self.function))
+            raise TargetError("the function's name is not a C identifier", where="CSource", found=shown(self.function))
         if not isinstance(self.text, str) or not self.text.strip():
-            raise TargetError("the C source is not a text", where="CSource", found=repr(self.text))
+            raise TargetError("the C source is not a text", where="CSource", found=shown(self.text))
         if any(c.dtype.kind == "O" for c in self.constants):
             raise TargetError("a constant holds texts", where="CSource", hint="C functions take numbers only.")
         if self.scratch_bytes < 0:
-            raise TargetError("scratch_bytes is negative", where="CSource", found=str(self.scratch_bytes))
+            raise TargetError("scratch_bytes is negative", where="CSource", found=shown(self.scratch_bytes))
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the constants as values that ``json`` can write."""
