@@ -240,6 +240,29 @@ def test_commands_of_a_run_that_was_left_hold_up_nobody(way: str, monkeypatch: A
     module.close()
 
 
+def test_who_cancels_a_run_is_not_held_up_by_a_device_that_does_not_return() -> None:
+    """Its ``submit`` must return, which nobody can make it do; whoever cancels may be an event loop."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Stuck(Listening):
+        def submit(self, *arguments: Any) -> Any:
+            begun.set()
+            go_on.wait(PATIENCE)
+            return super().submit(*arguments)
+
+    with module_of(lambda x: -x, Stuck) as module:
+        future = module.run_async({"x0": X})
+        begun.wait(PATIENCE)
+        cancelling = threading.Thread(target=future.cancel)
+        cancelling.start()
+        cancelling.join(PATIENCE / 2)
+        held_up = cancelling.is_alive()
+        go_on.set()
+        assert not held_up
+        with pytest.raises(TimeLimitError, match="waiting for npu:0: the run was cancelled"):
+            future.result(PATIENCE)
+
+
 def _interrupted(*arguments: Any) -> Any:
     raise KeyboardInterrupt
 

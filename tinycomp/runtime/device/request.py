@@ -461,9 +461,9 @@ class Request:
             self._fail(fault)
 
     def _cancel(self) -> None:
-        with self._lock:
-            names = ", ".join(each.device.name for each in self._instances)
-            self._fail(time_is_up(self._limits, f"waiting for {names}"))
+        """End the run, without the lock: it may be held by a vendor's call that does not return."""
+        names = ", ".join(each.device.name for each in self._instances)
+        self._fail(time_is_up(self._limits, f"waiting for {names}"))
 
     def _fail(self, error: BaseException) -> None:
         self._error = self._error or error
