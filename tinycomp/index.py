@@ -97,9 +97,10 @@ DEFINITIONS = MappingProxyType({
 """Operators by others, where ONNX gives no exact function."""
 EXTENSIONS = MappingProxyType({
     "machine_learning": """
-        ai.onnx.ml::ArrayFeatureExtractor ai.onnx.ml::Binarizer ai.onnx.ml::Imputer ai.onnx.ml::LabelEncoder
-        ai.onnx.ml::LinearClassifier ai.onnx.ml::LinearRegressor ai.onnx.ml::Normalizer ai.onnx.ml::OneHotEncoder
-        ai.onnx.ml::SVMClassifier ai.onnx.ml::SVMRegressor ai.onnx.ml::Scaler com.microsoft::CDist
+        ai.onnx.ml::ArrayFeatureExtractor ai.onnx.ml::Binarizer ai.onnx.ml::FeatureVectorizer ai.onnx.ml::Imputer
+        ai.onnx.ml::LabelEncoder ai.onnx.ml::LinearClassifier ai.onnx.ml::LinearRegressor ai.onnx.ml::Normalizer
+        ai.onnx.ml::OneHotEncoder ai.onnx.ml::SVMClassifier ai.onnx.ml::SVMRegressor ai.onnx.ml::Scaler
+        com.microsoft::CDist
     """,
     "microsoft": """
         SimplifiedLayerNormalization com.microsoft::Attention com.microsoft::BiasGelu com.microsoft::DequantizeLinear

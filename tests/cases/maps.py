@@ -57,9 +57,9 @@ def rows() -> Iterator[Case]:
     for threshold in (0.0, 0.5):
         yield Case("Binarizer", [floats(3, 4)], {"threshold": threshold}, 1, domain=ML)
     yield Case("ArrayFeatureExtractor", [floats(3, 4), np.array([[2, 0]])], {}, 1, domain=ML)
-    yield Case(
-        "FeatureVectorizer", [floats(3, 4), floats(3, 2)], {"inputdimensions": [4, 2]}, 1, domain=ML, host="no rule for"
-    )
+    for widths in ((4, 2), (2, 3)):
+        operands = [floats(3, 4), floats(3, 2)]
+        yield Case("FeatureVectorizer", operands, {"inputdimensions": widths}, 1, domain=ML)
     for norm in ("MAX", "L1", "L2"):
         yield Case("Normalizer", [floats(3, 4)], {"norm": norm}, 1, domain=ML)
     yield Case("Scaler", [floats(3, 2)], {"offset": [1.0, -1.0], "scale": [2.0, 0.5]}, 1, domain=ML)

@@ -6,6 +6,7 @@ Forms that are not covered here stay the operator that they are; so do most of t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -119,6 +120,20 @@ def _imputer(
     covered(x.dtype == "float32" and len(imputed_value_floats) > 0)
     missing = b("IsNaN", x) if np.isnan(replaced_value_float) else b("Equal", x, b.float32(replaced_value_float))
     return b("Where", missing, _row(b, imputed_value_floats), x)
+
+
+@defines("FeatureVectorizer", since=13)
+def _feature_vectorizer(b: Body, *tables: Value, inputdimensions: Sequence[int] = ()) -> Value:
+    covered(len(tables) == len(inputdimensions) and all(x.rank == 2 for x in tables))
+    return b("Concat", *map(partial(_columns, b), tables, inputdimensions), axis=1)
+
+
+def _columns(b: Body, x: Value, count: int) -> Value:
+    """Return the first columns of a table in float32, and zeros for those that it has not."""
+    rows = _numbers(b, x)
+    if (x.shape or ())[1:] == (count,):
+        return rows
+    return b("Slice", b("Pad", rows, b.ints(0, 0, 0, count)), b.ints(0), b.ints(count), b.ints(1))
 
 
 @defines("ArrayFeatureExtractor", since=13)
