@@ -18,7 +18,7 @@ pytestmark = pytest.mark.rows(None)
 
 PACKAGE = Path(tinycomp.__file__).parent
 BASE = frozenset(
-    {"arguments", "console", "dataclass", "errors", "index", "lazy", "memory", "remark", "symbolic", "version"}
+    {"arguments", "console", "errors", "index", "lazy", "memory", "records", "remark", "symbolic", "version"}
 )
 OPS = BASE | {"ir", "ops"}
 PASSES = OPS | {"rewrite", "analysis", "quantized", "target", "passes", "frontend"}
@@ -27,14 +27,14 @@ COMPILING = PASSES | {"runtime", "targets", "checking", "driver"}
 SEES: dict[str, frozenset[str]] = {
     "arguments": frozenset({"errors", "memory"}),
     "console": frozenset({"console", "errors"}),
-    "dataclass": frozenset(),
-    "errors": frozenset({"dataclass", "errors"}),
+    "errors": frozenset({"errors", "records"}),
     "index": frozenset(),
     "lazy": frozenset(),
-    "remark": frozenset({"dataclass", "errors", "remark"}),
-    "symbolic": frozenset({"dataclass", "errors", "lazy", "symbolic"}),
+    "records": frozenset(),
+    "remark": frozenset({"errors", "records", "remark"}),
+    "symbolic": frozenset({"errors", "lazy", "records", "symbolic"}),
     "version": frozenset({"version"}),
-    "memory": frozenset({"dataclass", "errors", "memory"}),
+    "memory": frozenset({"errors", "memory", "records"}),
     "ir": BASE | {"ir"},
     "ops": OPS,
     "rewrite": OPS | {"rewrite"},
@@ -44,7 +44,7 @@ SEES: dict[str, frozenset[str]] = {
     "passes": PASSES,
     "frontend": OPS | {"frontend"},
     "runtime": BASE | {"runtime"},
-    "data": frozenset({"dataclass", "errors", "data"}),
+    "data": frozenset({"data", "errors", "records"}),
     "targets": PASSES | {"runtime", "targets"},
     "targets.device_sim": frozenset({"target_api"}),
     "targets.npu_sim": OPS | {"quantized", "target_api", "targets"},
@@ -57,7 +57,7 @@ SEES: dict[str, frozenset[str]] = {
     "checking": PASSES | {"runtime", "driver.lowering", "checking"},
     "export_c": BASE | {"runtime", "checking", "export_c"},
     "quantization": COMPILING | {"quantization"},
-    "generation": frozenset({"arguments", "dataclass", "errors", "generation", "memory", "runtime"}),
+    "generation": frozenset({"arguments", "errors", "generation", "memory", "records", "runtime"}),
     "backend": COMPILING | {"backend"},
     "pytorch": COMPILING | {"pytorch"},
     "scoring": COMPILING | {"scoring"},
