@@ -203,6 +203,7 @@ def extensions() -> list[Extension]:
         _extension("tinycomp.runtime._direct", "direct.c"),
         _extension("tinycomp.runtime._texts", "texts.c"),
         _extension("tinycomp.ops._objects", "objects.c"),
+        _extension("tinycomp.ir._wire", "wire.c"),
         _extension("tinycomp.memory._guard", "guard.c"),
     ]
     return made[:-1] if system() == "win" else made  # no file can be cut off there while it is mapped

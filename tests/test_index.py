@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+import json
 import runpy
 from pathlib import Path
 
+import onnx
 import pytest
 
 import tinycomp
 from tinycomp import index
+from tinycomp.ir import schemas
+from tinycomp.ir.proto import ELEMENT_NAMES
 
 ROOT = Path(tinycomp.__file__).parent.parent
 INDEX = ROOT / ".ci" / "index"
@@ -30,6 +34,32 @@ TABLES = {
 def test_the_index_is_what_its_command_writes() -> None:
     written = (ROOT / "tinycomp" / "index.py").read_text(encoding="utf-8")
     assert written == runpy.run_path(str(INDEX))["index"](), "write it anew: .ci/index"
+
+
+@pytest.mark.skipif(not INDEX.exists(), reason="the command that writes the file lies in a checkout")
+def test_the_file_of_schemas_says_what_onnx_says() -> None:
+    """Of an installed package that knows more or less than the file, what both know is compared."""
+    written, found = json.loads(runpy.run_path(str(INDEX))["SCHEMAS"].read_bytes()), schemas.described(onnx)
+    opsets = {domain: min(newest, found["opsets"][domain]) for domain, newest in written["opsets"].items()}
+    for known in (written, found):
+        for name, rows in known["operators"].items():
+            newest = opsets[name.rpartition("::")[0]]
+            kept = [row for row in rows if row[0] <= newest]
+            known["operators"][name] = [
+                [*row[:3], [[*formal[:-1], known["types"][formal[-1]]] for formal in row[3]], *row[4:]] for row in kept
+            ]
+    differing = {n for n, rows in written["operators"].items() if rows and rows != found["operators"].get(n)}
+    assert not differing, "write it anew: .ci/index"
+    assert written["operators"].keys() >= {name for name, rows in found["operators"].items() if rows}
+    assert dict(ELEMENT_NAMES).items() <= {n: k.lower() for k, n in onnx.TensorProto.DataType.items()}.items()
+
+
+def test_an_opset_that_the_file_does_not_know_is_asked_of_onnx(monkeypatch: pytest.MonkeyPatch) -> None:
+    older = {"": 21, "ai.onnx.ml": 5}
+    monkeypatch.setattr(schemas, "known_opsets", lambda: older)
+    assert schemas.schema.__wrapped__("Conv", "", 22) == schemas.schema("Conv", "", 22)
+    assert schemas.schema.__wrapped__("NoSuchOperator", "", 22) is None
+    assert schemas.schema("Conv", "com.nobody", 1) is None
 
 
 def test_names_of_operators_stand_in_few_tables() -> None:

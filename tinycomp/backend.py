@@ -20,8 +20,8 @@ from onnx.backend.base import Backend, BackendRep, Device, DeviceType
 from tinycomp.driver.compile import compile  # noqa: A004 - the public name
 from tinycomp.driver.targets import AnyTarget
 from tinycomp.errors import FeedError, TinycompError, UnsupportedError
-from tinycomp.frontend.loading import newest_opsets
-from tinycomp.ir.proto import type_to_proto
+from tinycomp.ir.schemas import known_opsets
+from tinycomp.ir.to_proto import type_to_proto
 from tinycomp.ir.types import TensorType, dtype_name, type_of
 from tinycomp.runtime.module import Module
 
@@ -171,7 +171,7 @@ def _single_node_model(
         for name, type_ in zip(node.output, types, strict=True)
         if name
     ]
-    newest = newest_opsets()
+    newest = known_opsets()
     opsets = {"": newest[""]} | ({node.domain: newest.get(node.domain, 1)} if node.domain else {})
     if opset_version is not None:
         opsets[node.domain] = opset_version

@@ -11,11 +11,10 @@ from tinycomp.errors import MemoryLimitError, ModelError, UnsupportedError
 from tinycomp.ir.proto import (
     NUMBER_BY_DTYPE,
     attribute_from_proto,
-    attribute_to_proto,
     sparse_from_proto,
     tensor_from_proto,
-    tensor_to_proto,
 )
+from tinycomp.ir.to_proto import attribute_to_proto, tensor_to_proto
 from tinycomp.ir.types import SequenceType, TensorType, numpy_dtype
 
 DTYPES = sorted(set(NUMBER_BY_DTYPE) - {"string"})

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.infer import operator_types
-from tinycomp.ir.proto import schema, since_version
+from tinycomp.ir.schemas import schema, since_version
 from tinycomp.ir.types import UNKNOWN, TensorType, Type
 from tinycomp.ops import OPS
 from tinycomp.ops.typing import infer_node_types

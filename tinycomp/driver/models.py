@@ -6,13 +6,14 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import onnx
 
 from tinycomp.driver.lowering import constants_of
 from tinycomp.errors import ModelError, TinycompWarning
 from tinycomp.frontend import ModelSource, Shapes, bounds_of, checked_shapes, fixed_symbols, with_symbols
+from tinycomp.frontend.loading import is_model_proto
 from tinycomp.frontend.naming import name_outputs_apart
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.text.literals import AbsentArray
@@ -24,7 +25,10 @@ from tinycomp.ops.typing import use_records
 from tinycomp.rewrite.edits import replace_results
 from tinycomp.rewrite.traits import has_trait
 
-Model = str | os.PathLike[str] | bytes | onnx.ModelProto | Graph
+if TYPE_CHECKING:
+    import onnx
+
+Model: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | Graph"
 
 
 def load_graph(model: Model, shapes: Shapes | None = None) -> Graph:
@@ -189,7 +193,7 @@ class Original:
         cls, model: Model | ModelSource, source: ModelSource | Graph, graph: Graph, shapes: Shapes | None
     ) -> Original:
         """Return what to keep of a model, given its source and the graph made of it."""
-        if isinstance(source, ModelSource) and not isinstance(model, onnx.ModelProto):
+        if isinstance(source, ModelSource) and not is_model_proto(model):
             return cls(source if source.nbytes <= _MOST_KEPT else None, shapes)
         return cls(graph.clone() if _is_light(graph) else None, shapes)
 

@@ -12,11 +12,10 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-import onnx
-
 from tinycomp.errors import ModelError, TinycompWarning, TypeInferenceError
 from tinycomp.frontend.naming import reads
 from tinycomp.ir.graph import Node, Value
+from tinycomp.ir.messages import GraphProto, NodeProto
 from tinycomp.ir.proto import type_from_proto
 from tinycomp.ir.types import (
     UNKNOWN,
@@ -54,14 +53,14 @@ class Declarations:
 
     claims: bool = True
     stale: bool = False
-    nodes: Sequence[onnx.NodeProto] = ()
+    nodes: Sequence[NodeProto] = ()
     names: set[str] = field(default_factory=set)
     ignored: list[str] = field(default_factory=list)
     claimed: list[str] = field(default_factory=list)
 
     @classmethod
     def beside(
-        cls, declared: Mapping[str, Type], given: Mapping[str, TensorType], nodes: Sequence[onnx.NodeProto]
+        cls, declared: Mapping[str, Type], given: Mapping[str, TensorType], nodes: Sequence[NodeProto]
     ) -> Declarations:
         """Return how the declarations for ``nodes`` are believed beside shapes that the caller gives for inputs."""
         return cls(stale=any(not _specialises(type_, declared[name]) for name, type_ in given.items()), nodes=nodes)
@@ -141,7 +140,7 @@ class Declarations:
             warnings.warn(f"{self.ignored[0]}; the declaration is ignored{more}", TinycompWarning, stacklevel=2)
 
 
-def declared_types(proto: onnx.GraphProto, sizes: Mapping[str, int]) -> dict[str, Type]:
+def declared_types(proto: GraphProto, sizes: Mapping[str, int]) -> dict[str, Type]:
     """Return the types that a graph states for inner values and results, with fixed symbols filled in."""
     types = {entry.name: type_from_proto(entry.type) for entry in (*proto.value_info[:], *proto.output[:])}
     if sizes:

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import onnx
-from onnx import defs
-
 from tinycomp.frontend.definition_body import Definition, defined
 from tinycomp.frontend.functions import FunctionTable, LocalFunction
 from tinycomp.frontend.loading import opset_imports
@@ -15,7 +12,8 @@ from tinycomp.frontend.onnx_import import Context, function_body
 from tinycomp.index import DEFINITIONS
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.infer import node_proto
-from tinycomp.ir.proto import schema, type_to_proto
+from tinycomp.ir.messages import AttributeProto, FunctionProto, NodeProto, read_message
+from tinycomp.ir.schemas import Schema, known_opsets, schema
 from tinycomp.ir.types import compatible
 from tinycomp.lazy import LazyTable
 
@@ -38,8 +36,8 @@ def is_defined_by_others(node: Node) -> bool:
     """Tell whether ONNX or tinycomp defines the node's operator by others, and the node holds no graphs."""
     if defines(node):
         return True
-    operator: Any = schema(node.op, node.domain, node.version)  # onnx's stubs lack what concerns functions
-    return operator is not None and not node.bodies and bool(operator.all_function_opset_versions)
+    operator = schema(node.op, node.domain, node.version)
+    return operator is not None and not node.bodies and operator.has_function
 
 
 def definition(node: Node) -> Graph | None:
@@ -63,16 +61,14 @@ def definition(node: Node) -> Graph | None:
     operator = schema(node.op, node.domain, version)
     if operator is None or not is_defined_by_others(node):
         return None
-    function = _function(node, operator)
+    function = _function(node, operator, version)
     if function is None:
         return None
     wanted = {name for name, value in zip(function.output, node.outputs, strict=False) if value.name}
-    kept = [name for name in function.output if name in wanted]
-    del function.output[:]
-    function.output.extend(kept)
+    function.output = [name for name in function.output if name in wanted]
     operands = [*node.inputs, *[None] * (len(function.input) - len(node.inputs))]
     # A function outside ONNX's own domain may use ONNX's operators without an import of them.
-    opsets = {"": defs.onnx_opset_version(), **opset_imports(function, node.label, _IR_VERSION)}
+    opsets = {"": known_opsets()[""], **opset_imports(function, node.label, _IR_VERSION)}
     local = LocalFunction(function, opsets, {})
     context = Context(
         ir_version=_IR_VERSION,
@@ -100,22 +96,30 @@ def _bind(body: Graph, operands: Sequence[Value | None]) -> None:
             body.remove_input(formal)
 
 
-def _function(node: Node, operator: Any) -> onnx.FunctionProto | None:
+def _function(node: Node, operator: Schema, version: int) -> FunctionProto | None:
     """Return the newest function of the operator; one that depends on the node is asked for with its types."""
-    version = operator.all_function_opset_versions[-1]
-    if operator.has_function:
-        text = operator.get_function_with_opset_version(version)
+    import onnx
+
+    from tinycomp.ir.to_proto import type_to_proto
+
+    known: Any = onnx.defs.get_schema(node.op, max_inclusive_version=version, domain=node.domain)
+    newest = known.all_function_opset_versions[-1]
+    if known.has_function:
+        text = known.get_function_with_opset_version(newest)
     else:
         types = [onnx.TypeProto() if v is None else type_to_proto(v.type) for v in node.inputs]
-        text = operator.get_context_dependent_function_with_opset_version(
-            version, node_proto(node, operator).SerializeToString(), [t.SerializeToString() for t in types]
+        text = known.get_context_dependent_function_with_opset_version(
+            newest, node_proto(node, operator).SerializeToString(), [t.SerializeToString() for t in types]
         )
-    function = onnx.FunctionProto()
-    function.ParseFromString(text)
+    function = read_message(FunctionProto, memoryview(text))
+    assert function is not None, "onnx writes what is read here"
     return function if function.node else None
 
 
-def _attributes(node: Node, operator: defs.OpSchema) -> Mapping[str, onnx.AttributeProto]:
+def _attributes(node: Node, operator: Schema) -> Mapping[str, AttributeProto]:
     """Return the node's attributes, and the default values of those that it leaves out."""
-    defaults = {name: a.default_value for name, a in operator.attributes.items() if a.default_value.name}
-    return {**defaults, **{a.name: a for a in node_proto(node, operator).attribute}}
+    whole = {name: a.default for name, a in operator.attributes.items() if a.default is not None} | node.attrs
+    proto = node_proto(node, operator, whole).SerializeToString()
+    written = read_message(NodeProto, memoryview(proto))
+    assert written is not None, "onnx writes what is read here"
+    return {a.name: a for a in written.attribute}

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from onnx import defs
 
 from tinycomp.errors import ModelError
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.proto import NUMBER_BY_DTYPE
+from tinycomp.ir.schemas import known_opsets
 from tinycomp.ir.types import UNKNOWN_DTYPE, numpy_dtype
 from tinycomp.ops.numeric import Array, integer_range
 from tinycomp.ops.typing import infer_node_types
@@ -177,7 +177,7 @@ def defined(node: Node, definition: Definition) -> Graph | None:
     Returns:
         None where types or shapes are none that the definition covers.
     """
-    body = Body(Graph(node.op, infer=infer_node_types, opsets={"": defs.onnx_opset_version()}))
+    body = Body(Graph(node.op, infer=infer_node_types, opsets={"": known_opsets()[""]}))
     operands = [
         None if v is None else body.graph.add_input(body.graph.fresh(v.name or "x"), v.type) for v in node.inputs
     ]

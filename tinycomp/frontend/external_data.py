@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 
 from tinycomp.errors import ModelError, TinycompWarning
 from tinycomp.frontend.loading import check_text
+from tinycomp.ir.messages import TensorProto
 from tinycomp.memory.mapped import map_file
 from tinycomp.memory.system import opened_beneath
 
@@ -43,7 +43,7 @@ class ExternalData:
         """Return the contents of the files that have been read, by location, mapped."""
         return self._files
 
-    def read(self, tensor: onnx.TensorProto, wanted: int, where: str) -> NDArray[np.uint8]:
+    def read(self, tensor: TensorProto, wanted: int, where: str) -> NDArray[np.uint8]:
         """Return the bytes of an external tensor as a view of the mapped file.
 
         Args:
@@ -83,7 +83,7 @@ class ExternalData:
         return self._files[location]
 
 
-def _entries(tensor: onnx.TensorProto, where: str) -> dict[str, str]:
+def _entries(tensor: TensorProto, where: str) -> dict[str, str]:
     entries: dict[str, str] = {}
     for entry in tensor.external_data:
         check_text(entry.key, where)

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from types import MappingProxyType
 
 import numpy as np
-from onnx import defs
 
 from tinycomp.frontend.definition_body import Body, Definition, is_float32, shape_of, sizes_of
 from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.schemas import known_opsets
 from tinycomp.ir.types import compatible
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.typing import infer_node_types
@@ -128,7 +128,7 @@ def _dft(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | No
 
 def _may_be_along(node: Node, axis: int) -> bool:
     """Tell whether a transform along an axis may give the shape that the result has."""
-    trial = Body(Graph("trial", infer=infer_node_types, opsets={"": defs.onnx_opset_version()}))
+    trial = Body(Graph("trial", infer=infer_node_types, opsets={"": known_opsets()[""]}))
     x = trial.graph.add_input("x", node.operand(0).type)
     length = node.optional_operand(1)
     own = None if length is None else trial.graph.add_input("n", length.type) if length.const is None else length

@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import onnx
-
 from tinycomp.errors import ModelError, UnsupportedError, did_you_mean
 from tinycomp.frontend.loading import check_text, normal_domain, opset_imports
 from tinycomp.frontend.naming import bodies_of, check_nesting, produced_names, unique
+from tinycomp.ir.messages import AttributeProto, FunctionProto, NodeProto
 from tinycomp.ir.proto import attribute_kind
 
 Key = tuple[str, str, str]
@@ -28,22 +27,22 @@ class LocalFunction:
         defaults: Default values of its optional attributes.
     """
 
-    proto: onnx.FunctionProto
+    proto: FunctionProto
     opsets: Mapping[str, int]
-    defaults: Mapping[str, onnx.AttributeProto]
+    defaults: Mapping[str, AttributeProto]
 
     @property
     def label(self) -> str:
         """The name for messages."""
         return f"function {self.proto.domain}::{self.proto.name}"
 
-    def environment(self, call: onnx.NodeProto, where: str) -> dict[str, onnx.AttributeProto]:
-        """Return the attributes that the function's body may refer to at one call.
+    def environment(self, attributes: Sequence[AttributeProto], where: str) -> dict[str, AttributeProto]:
+        """Return the attributes that the function's body may refer to at a call with ``attributes``.
 
         Raises:
             ModelError: If the call gives an attribute that the function does not have, or leaves a required one out.
         """
-        given = {a.name: a for a in call.attribute}
+        given = {a.name: a for a in attributes}
         known = {*self.proto.attribute, *self.defaults}
         for name in given:
             if name not in known:
@@ -70,7 +69,7 @@ class FunctionTable:
         ModelError: If two have the same key, a name in one is defined twice, or one calls itself.
     """
 
-    def __init__(self, protos: Sequence[onnx.FunctionProto], ir_version: int) -> None:
+    def __init__(self, protos: Sequence[FunctionProto], ir_version: int) -> None:
         self._functions: dict[Key, LocalFunction] = {}
         self._sizes: dict[Key, int] = {}
         for proto in protos:
@@ -87,11 +86,11 @@ class FunctionTable:
             self._functions[key] = LocalFunction(proto, opset_imports(proto, where, ir_version), defaults)
         self._check_recursion()
 
-    def find(self, node: onnx.NodeProto) -> LocalFunction | None:
+    def find(self, node: NodeProto) -> LocalFunction | None:
         """Return the function that a node calls, or None."""
         return self._functions.get(_key(node)) if self._functions else None
 
-    def check_expansion(self, nodes: Sequence[onnx.NodeProto], where: str) -> None:
+    def check_expansion(self, nodes: Sequence[NodeProto], where: str) -> None:
         """Refuse a graph whose calls, each with a body of its own, would become too many nodes.
 
         Raises:
@@ -125,11 +124,11 @@ class FunctionTable:
                     stack.append((key, True))
                     stack.extend((k, False) for k in self._calls(self._functions[key].proto.node))
 
-    def _expanded(self, nodes: Sequence[onnx.NodeProto]) -> int:
+    def _expanded(self, nodes: Sequence[NodeProto]) -> int:
         """Return the number of nodes that the calls among ``nodes`` bring, with ``nodes`` themselves."""
         return len(nodes) + sum(self._sizes[key] * count for key, count in self._calls(nodes).items())
 
-    def _calls(self, nodes: Sequence[onnx.NodeProto]) -> Counter[Key]:
+    def _calls(self, nodes: Sequence[NodeProto]) -> Counter[Key]:
         calls: Counter[Key] = Counter()
         pending = list(nodes)
         while pending:
@@ -141,13 +140,13 @@ class FunctionTable:
         return calls
 
 
-def _key(node: onnx.NodeProto) -> Key:
+def _key(node: NodeProto) -> Key:
     return (normal_domain(node.domain), node.op_type, node.overload)
 
 
 def resolve(
-    attributes: Sequence[onnx.AttributeProto], environment: Mapping[str, onnx.AttributeProto] | None, where: str
-) -> list[onnx.AttributeProto]:
+    attributes: Sequence[AttributeProto], environment: Mapping[str, AttributeProto] | None, where: str
+) -> list[AttributeProto]:
     """Replace references to a function's attributes by their values at this call; absent ones are left out.
 
     Raises:
@@ -173,7 +172,7 @@ def resolve(
                 f'attribute "{attribute.name}" refers to "{attribute.ref_attr_name}", which is of another kind',
                 where=where,
             )
-        copy = onnx.AttributeProto()
+        copy = type(value)()
         copy.CopyFrom(value)
         copy.name = attribute.name
         resolved.append(copy)

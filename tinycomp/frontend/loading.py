@@ -6,23 +6,26 @@ opset imports. Everything inside the graph is checked while it is imported.
 
 from __future__ import annotations
 
-import functools
+import importlib
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
-import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from numpy.typing import NDArray
-from onnx import defs
 
 from tinycomp.errors import ModelError, UnsupportedError
-from tinycomp.frontend.wire import Bytes, split
-from tinycomp.memory.mapped import map_file
+from tinycomp.ir.messages import FunctionProto, ModelProto, read_message
+from tinycomp.ir.schemas import installed, known_ir_version, known_opsets
+from tinycomp.memory.mapped import map_file, mapping_of
 from tinycomp.memory.reading import reading
 from tinycomp.memory.system import open_regular
+
+if TYPE_CHECKING:
+    import onnx
 
 MAX_PROTOBUF = (1 << 31) - 1
 _OLDEST_WITH_OPSETS = 3
@@ -47,16 +50,16 @@ class LoadedModel:
     """A model and where it came from.
 
     Attributes:
-        proto: The parsed model.
+        proto: The parsed model, as onnx's class where the caller has parsed it.
         folder: Folder that external data are relative to; None for a model without a file.
         where: Name of the model for messages.
-        weights: The ``raw_data`` of large initializers of the main graph, by position; in ``proto`` they have none.
+        nbytes: The memory that it takes, what lies in a mapped file apart.
     """
 
-    proto: onnx.ModelProto
+    proto: ModelProto
     folder: Path | None
     where: str
-    weights: Mapping[int, Bytes] = field(default_factory=dict)
+    nbytes: int
 
 
 def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto, *, mapped: bool = False) -> LoadedModel:
@@ -64,19 +67,20 @@ def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto, *, mappe
 
     Args:
         model: Path of a file, the bytes of a file, or a parsed model.
-        mapped: Whether ``weights`` may be views of the file instead of copies.
+        mapped: Whether large ``raw_data`` may be views of the file instead of copies.
 
     Raises:
         ModelError: If there is no such file, or its contents are not a valid ONNX model.
         UnsupportedError: If the model is newer than the installed onnx package.
     """
-    if isinstance(model, onnx.ModelProto):
-        loaded = LoadedModel(model, None, f'model "{model.graph.name}"')
+    if is_model_proto(model):
+        proto: Any = model  # of the same fields
+        loaded = LoadedModel(proto, None, f'model "{model.graph.name}"', int(model.ByteSize()))
     elif isinstance(model, (bytes, bytearray, memoryview)):
-        loaded = _parse(memoryview(bytes(model)), None, "model bytes")
+        loaded = _parse(memoryview(bytes(model)), None, "model bytes", shares=mapped)
     elif isinstance(model, (str, os.PathLike)):
         path = Path(model)
-        loaded = _parse(_mapped(path).data, path.parent, str(path))
+        loaded = _parse(_mapped(path).data, path.parent, str(path), shares=mapped)
     else:
         raise ModelError(
             "not a model",
@@ -84,16 +88,16 @@ def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto, *, mappe
             found=f"an object of type {type(model).__name__}",
         )
     _check_frame(loaded)
-    return loaded if mapped else replace(loaded, weights={i: _copied(data) for i, data in loaded.weights.items()})
+    return loaded
 
 
-def _copied(data: Bytes) -> Bytes:
-    copy = data.copy()
-    copy.flags.writeable = False
-    return copy
+def is_model_proto(model: object) -> TypeGuard[onnx.ModelProto]:
+    """Tell whether a model has been parsed by the caller; without onnx nobody has one."""
+    onnx = sys.modules.get("onnx")
+    return onnx is not None and isinstance(model, onnx.ModelProto)
 
 
-def opset_imports(proto: onnx.ModelProto | onnx.FunctionProto, where: str, ir_version: int) -> dict[str, int]:
+def opset_imports(proto: ModelProto | FunctionProto, where: str, ir_version: int) -> dict[str, int]:
     """Return opset version by domain, with ``ai.onnx`` written as ``""``.
 
     Raises:
@@ -150,19 +154,14 @@ def shown(domain: str) -> str:
     return f'"{domain or "ai.onnx"}"'
 
 
-@functools.cache
-def newest_opsets() -> dict[str, int]:
-    """Return the newest opset version of every domain that the installed onnx package defines."""
-    newest = {"": defs.onnx_opset_version(), "ai.onnx.ml": defs.onnx_ml_opset_version()}
-    return newest | dict.fromkeys(("ai.onnx.preview", "ai.onnx.preview.training"), 1)
-
-
 _GREATEST_OPSET = (1 << 31) - 1
 """onnx's own functions take versions of 32 bits."""
 
 
 def _check_opset(domain: str, version: int, where: str) -> None:
-    newest = newest_opsets().get(domain)
+    newest = known_opsets().get(domain)
+    if newest is not None and version > newest:
+        newest = max(newest, installed()[0][domain])
     if version < 1 or (newest is None and version > _GREATEST_OPSET):
         raise ModelError(
             f"impossible opset version for domain {shown(domain)}",
@@ -199,16 +198,29 @@ def _too_large(size: int, where: str) -> ModelError:
     )
 
 
-def _parse(data: memoryview, folder: Path | None, where: str) -> LoadedModel:
+def _parse(data: memoryview, folder: Path | None, where: str, *, shares: bool) -> LoadedModel:
+    """Return a model; ``shares`` says whether its large tensors may be views of ``data``."""
     if not data:
         raise ModelError("the file is empty", where=where, expected="an ONNX model", found="0 bytes")
     if len(data) > MAX_PROTOBUF:
         raise _too_large(len(data), where)
     _reject_strangers(data, where)
-    proto, parts = onnx.ModelProto(), split(data)
+    proto = read_message(ModelProto, data, shares=shares)
+    if proto is None:
+        return LoadedModel(_judged(data, where), folder, where, len(data))
+    raw = (tensor.raw_data for tensor in proto.graph.initializer)
+    shared = sum(each.nbytes for each in raw if isinstance(each, memoryview) and mapping_of(each) is not None)
+    return LoadedModel(proto, folder, where, len(data) - shared)
+
+
+def _judged(data: memoryview, where: str) -> Any:
+    """Return what protobuf's own parser makes of bytes that are damaged or of an unusual form."""
+    onnx = importlib.import_module("onnx")
+    message = importlib.import_module("google.protobuf.message")
+    proto = onnx.ModelProto()
     try:
-        proto.ParseFromString(parts.frame)
-    except (DecodeError, RuntimeError) as error:
+        proto.ParseFromString(bytes(data))
+    except (message.DecodeError, RuntimeError) as error:
         raise ModelError(
             "not a complete ONNX protobuf",
             where=where,
@@ -216,7 +228,7 @@ def _parse(data: memoryview, folder: Path | None, where: str) -> LoadedModel:
             found=f"{len(data)} bytes that cannot be decoded",
             hint="The file may be truncated or nested too deeply; fetch or export it again.",
         ) from error
-    return LoadedModel(proto, folder, where, parts.weights)
+    return proto
 
 
 def _reject_strangers(data: memoryview, where: str) -> None:
@@ -233,12 +245,15 @@ def _reject_strangers(data: memoryview, where: str) -> None:
 
 def _check_frame(loaded: LoadedModel) -> None:
     proto = loaded.proto
-    if not 1 <= proto.ir_version <= onnx.IR_VERSION:
-        kind = UnsupportedError if proto.ir_version > onnx.IR_VERSION else ModelError
+    newest = known_ir_version()
+    if proto.ir_version > newest:
+        newest = max(newest, installed()[1])
+    if not 1 <= proto.ir_version <= newest:
+        kind = UnsupportedError if proto.ir_version > newest else ModelError
         raise kind(
             "unknown IR version",
             where=loaded.where,
-            expected=f"1 to {onnx.IR_VERSION}",
+            expected=f"1 to {newest}",
             found=str(proto.ir_version) if proto.HasField("ir_version") else "none",
             hint="This may not be an ONNX model." if proto.ir_version < 1 else "Install a newer onnx package.",
         )

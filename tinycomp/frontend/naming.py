@@ -11,26 +11,25 @@ import itertools
 import warnings
 from collections.abc import Collection, Sequence
 
-import onnx
-
 from tinycomp.errors import ModelError, TinycompWarning, UnsupportedError, did_you_mean
 from tinycomp.frontend.loading import check_text, check_texts
 from tinycomp.ir.graph import Graph
+from tinycomp.ir.messages import GraphProto, NodeProto
 
 MAX_NESTING = 64
 
 
-def node_label(node: onnx.NodeProto) -> str:
+def node_label(node: NodeProto) -> str:
     """Return the name that messages and reports use for a node: its own, or that of its first result."""
     return node.name or next((o for o in node.output if o), node.op_type)
 
 
-def bodies_of(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+def bodies_of(node: NodeProto) -> list[GraphProto]:
     """Return the graphs that a node holds as attributes."""
     return [attribute.g for attribute in node.attribute[:] if attribute.HasField("g")]
 
 
-def check_nesting(nodes: Sequence[onnx.NodeProto], where: str) -> None:
+def check_nesting(nodes: Sequence[NodeProto], where: str) -> None:
     """Refuse graphs within graphs beyond :data:`MAX_NESTING` levels, without recursion.
 
     Raises:
@@ -56,7 +55,7 @@ def too_deep(where: str) -> UnsupportedError:
     )
 
 
-def defined_names(graph: onnx.GraphProto, where: str) -> set[str]:
+def defined_names(graph: GraphProto, where: str) -> set[str]:
     """Return every name that a graph defines.
 
     Raises:
@@ -68,7 +67,7 @@ def defined_names(graph: onnx.GraphProto, where: str) -> set[str]:
     return unique(produced_names(graph.node), inputs | constants, "result", where)
 
 
-def produced_names(nodes: Sequence[onnx.NodeProto]) -> list[str]:
+def produced_names(nodes: Sequence[NodeProto]) -> list[str]:
     """Return the names of all results that are not skipped."""
     return [name for node in nodes for name in node.output[:] if name]
 
@@ -105,7 +104,7 @@ def name_outputs_apart(graph: Graph) -> None:
     graph.set_outputs(graph.outputs, list(names))
 
 
-def free_names(graph: onnx.GraphProto) -> dict[str, None]:
+def free_names(graph: GraphProto) -> dict[str, None]:
     """Return the names that a graph reads but does not define, in order of first use."""
     defined = {v.name for v in graph.input} | {t.name for t in graph.initializer}
     defined.update(s.values.name for s in graph.sparse_initializer)
@@ -115,7 +114,7 @@ def free_names(graph: onnx.GraphProto) -> dict[str, None]:
     return {name: None for name in read if name and name not in defined}
 
 
-def reads(node: onnx.NodeProto) -> list[str]:
+def reads(node: NodeProto) -> list[str]:
     """Return the names that a node reads, its bodies included."""
     names = list(filter(None, node.input[:]))
     for attribute in node.attribute[:]:
@@ -124,7 +123,7 @@ def reads(node: onnx.NodeProto) -> list[str]:
     return names
 
 
-def sorted_nodes(nodes: Sequence[onnx.NodeProto], known: Collection[str], where: str) -> Sequence[onnx.NodeProto]:
+def sorted_nodes(nodes: Sequence[NodeProto], known: Collection[str], where: str) -> Sequence[NodeProto]:
     """Return the nodes in an order in which every value is made before it is read; warn if that is a new order.
 
     ``known`` holds the names that exist before the first node.
@@ -147,7 +146,7 @@ def sorted_nodes(nodes: Sequence[onnx.NodeProto], known: Collection[str], where:
 
 
 def _check_all_made(
-    nodes: Sequence[onnx.NodeProto], every: Sequence[Sequence[str]], made: Collection[str], where: str
+    nodes: Sequence[NodeProto], every: Sequence[Sequence[str]], made: Collection[str], where: str
 ) -> None:
     for node, names in zip(nodes, every, strict=True):
         for name in names:
@@ -160,7 +159,7 @@ def _check_all_made(
                 )
 
 
-def _sorted(nodes: Sequence[onnx.NodeProto], every: Sequence[Sequence[str]], where: str) -> list[onnx.NodeProto]:
+def _sorted(nodes: Sequence[NodeProto], every: Sequence[Sequence[str]], where: str) -> list[NodeProto]:
     producer = {name: index for index, node in enumerate(nodes) for name in node.output if name}
     needs = [{producer[name] for name in names if name in producer} for names in every]
     users: list[list[int]] = [[] for _ in nodes]
@@ -169,7 +168,7 @@ def _sorted(nodes: Sequence[onnx.NodeProto], every: Sequence[Sequence[str]], whe
             users[source].append(index)
     waiting = [len(sources) for sources in needs]
     ready = [index for index, count in enumerate(waiting) if not count]
-    order: list[onnx.NodeProto] = []
+    order: list[NodeProto] = []
     while ready:
         index = heapq.heappop(ready)
         order.append(nodes[index])
@@ -182,7 +181,7 @@ def _sorted(nodes: Sequence[onnx.NodeProto], every: Sequence[Sequence[str]], whe
     return order
 
 
-def _cycle(nodes: Sequence[onnx.NodeProto], needs: Sequence[set[int]], waiting: Sequence[int]) -> str:
+def _cycle(nodes: Sequence[NodeProto], needs: Sequence[set[int]], waiting: Sequence[int]) -> str:
     """Walk backwards among the nodes that could not be ordered until one repeats."""
     index = next(i for i, count in enumerate(waiting) if count)
     path: list[int] = []

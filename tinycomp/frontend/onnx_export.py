@@ -19,17 +19,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import onnx
-from onnx import defs, helper
+from onnx import helper
 
 from tinycomp.arguments import checked
 from tinycomp.errors import ModelError, UnsupportedError
 from tinycomp.frontend.extension import is_extension_call
 from tinycomp.frontend.inlining import without_calls
-from tinycomp.frontend.loading import newest_opsets, shown
+from tinycomp.frontend.loading import shown
 from tinycomp.frontend.onnx_import import OP_KEY, TARGET_KEY
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.infer import may_lack
-from tinycomp.ir.proto import attribute_to_proto, schema, tensor_to_proto, type_to_proto
+from tinycomp.ir.schemas import known_opsets, schema, versions
+from tinycomp.ir.to_proto import attribute_to_proto, tensor_to_proto, type_to_proto
 from tinycomp.ir.types import UNKNOWN
 from tinycomp.version import installed_version
 
@@ -71,7 +72,7 @@ def export_model(graph: Graph, *, model_name: str | None = None, functions: bool
     proto = onnx.ModelProto(producer_name="tinycomp", producer_version=installed_version())
     proto.graph.CopyFrom(writer.graph(graph, Names(), {}, nested=False))
     proto.graph.name = model_name or graph.name
-    opsets = writer.opsets or {"": chosen.get("", newest_opsets()[""])}
+    opsets = writer.opsets or {"": chosen.get("", known_opsets()[""])}
     for function in library.protos:  # runtimes that inline functions want their domains imported by the model too
         for entry in function.opset_import:
             opsets.setdefault(entry.domain, entry.version)
@@ -198,7 +199,7 @@ class Writer:
 
     def use(self, domain: str) -> None:
         """Note that the nodes need ``domain``."""
-        self.opsets.setdefault(domain, self._chosen.get(domain, newest_opsets().get(domain, 1)))
+        self.opsets.setdefault(domain, self._chosen.get(domain, known_opsets().get(domain, 1)))
 
 
 class Library:
@@ -280,19 +281,11 @@ def _check(node: Node, chosen: Mapping[str, int]) -> None:
 @functools.cache
 def interval(op: str, domain: str, version: int) -> Interval | None:
     """Return the first and last opset in which ``version`` of an operator is in force; None where onnx has none."""
-    sinces = _since_versions().get((op, domain))
-    if not sinces or version not in sinces:
+    sinces = versions(op, domain)
+    if version not in sinces:
         return None
     later = [v for v in sinces if v > version]
-    return version, (min(later) - 1 if later else newest_opsets()[domain])
-
-
-@functools.cache
-def _since_versions() -> Mapping[tuple[str, str], frozenset[int]]:
-    by_operator: dict[tuple[str, str], set[int]] = {}
-    for each in defs.get_all_schemas_with_history():
-        by_operator.setdefault((each.name, each.domain), set()).add(int(each.since_version))
-    return {key: frozenset(versions) for key, versions in by_operator.items()}
+    return version, (min(later) - 1 if later else known_opsets()[domain])
 
 
 class Names:

@@ -16,11 +16,9 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx
-from numpy.typing import NDArray
 
 from tinycomp.errors import ModelError, TinycompWarning, TypeInferenceError, UnsupportedError, did_you_mean
 from tinycomp.frontend.declarations import Declarations, check_default, declared_types, symbols_of
@@ -42,18 +40,21 @@ from tinycomp.frontend.naming import (
 from tinycomp.frontend.shapes import Shapes, checked_shapes, fixed_symbols, with_symbols
 from tinycomp.frontend.signature import find_signature
 from tinycomp.ir.graph import COMPOSITE, REGION, TINYCOMP, Attr, Graph, InferTypes, Node, Value
+from tinycomp.ir.messages import AttributeProto, FunctionProto, GraphProto, NodeProto
 from tinycomp.ir.proto import (
     ReadExternal,
     attribute_from_proto,
-    since_version,
     sparse_from_proto,
     tensor_from_proto,
     type_from_proto,
 )
+from tinycomp.ir.schemas import since_version
 from tinycomp.ir.types import UNKNOWN, TensorType, Type, substitute, type_of, without_shape
-from tinycomp.memory.mapped import mapping_of
 from tinycomp.ops.body_types import formal_types
 from tinycomp.ops.typing import infer_node_types, record_of
+
+if TYPE_CHECKING:
+    import onnx
 
 _AS_ARRAY: Mapping[str, Callable[[Attr], np.ndarray]] = {
     "value": lambda v: v,
@@ -114,8 +115,7 @@ class ModelSource:
     @property
     def nbytes(self) -> int:
         """The memory that it takes, weights in mapped files apart."""
-        weights = self.loaded.weights.values()
-        return int(self.loaded.proto.ByteSize()) + sum(w.nbytes for w in weights if mapping_of(w) is None)
+        return self.loaded.nbytes
 
     def graph(self, shapes: Shapes | None = None) -> Graph:
         """Return the model as a typed graph; see :func:`import_model`."""
@@ -155,7 +155,7 @@ def _import_main(loaded: LoadedModel, context: Context, overrides: Mapping[str, 
     scope = Scope(graph, defined_names(proto, loaded.where), declared_types(proto, context.sizes))
     _import_inputs(scope, proto, context, overrides, loaded.where)
     context.declarations.names |= symbols_of(value.type for value in graph.inputs)
-    import_contents(scope, proto, context, loaded.where, loaded.weights)
+    import_contents(scope, proto, context, loaded.where)
     name_outputs_apart(graph)
     for value in graph.inputs:
         if value.name in graph.defaults:
@@ -164,7 +164,7 @@ def _import_main(loaded: LoadedModel, context: Context, overrides: Mapping[str, 
 
 
 def _import_inputs(
-    scope: Scope, proto: onnx.GraphProto, context: Context, overrides: Mapping[str, TensorType], where: str
+    scope: Scope, proto: GraphProto, context: Context, overrides: Mapping[str, TensorType], where: str
 ) -> None:
     stored = {t.name for t in proto.initializer} | {s.values.name for s in proto.sparse_initializer}
     for entry in proto.input:
@@ -178,21 +178,13 @@ def _import_inputs(
         scope.define(entry.name, scope.graph.add_input(entry.name, with_symbols(entry.name, type_)))
 
 
-def import_contents(
-    scope: Scope,
-    proto: onnx.GraphProto,
-    context: Context,
-    where: str,
-    weights: Mapping[int, NDArray[np.uint8]] = MappingProxyType({}),
-) -> None:
+def import_contents(scope: Scope, proto: GraphProto, context: Context, where: str) -> None:
     """Import the constants, nodes and results of a graph whose inputs stand already.
-
-    ``weights`` holds the bytes of initializers that have been read apart, by position.
 
     Raises:
         ModelError: If anything in the graph is not valid.
     """
-    _import_constants(scope, proto, context, weights)
+    _import_constants(scope, proto, context)
     _import_nodes(scope, proto.node, context, where)
     _set_outputs(scope, [o.name for o in proto.output], where)
 
@@ -220,14 +212,14 @@ class Context:
     functions: FunctionTable
     read_external: ReadExternal | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)
-    environment: Mapping[str, onnx.AttributeProto] | None = None
+    environment: Mapping[str, AttributeProto] | None = None
     prefix: str = ""
     depth: int = 0
     declarations: Declarations = field(default_factory=Declarations)
     is_taken: bool = True
     labels: dict[str, int] = field(default_factory=dict)
 
-    def label(self, node: onnx.NodeProto) -> str:
+    def label(self, node: NodeProto) -> str:
         """Return a name for a node that no other node of the model has: names may repeat, in other graphs even must."""
         wanted = label = self.prefix + node_label(node)
         while label in self.labels:
@@ -321,7 +313,7 @@ class Scope:
         return candidate
 
 
-def constant_array(attributes: Sequence[onnx.AttributeProto], context: Context, where: str) -> np.ndarray:
+def constant_array(attributes: Sequence[AttributeProto], context: Context, where: str) -> np.ndarray:
     """Return the array of a Constant node.
 
     Raises:
@@ -338,22 +330,22 @@ def constant_array(attributes: Sequence[onnx.AttributeProto], context: Context, 
     return _AS_ARRAY[attributes[0].name](value)
 
 
-def operands_of(scope: Scope, node: onnx.NodeProto, least: int, where: str) -> list[Value | None]:
+def operands_of(scope: Scope, node: NodeProto, least: int, where: str) -> list[Value | None]:
     """Return the operands of a node without the absent ones at its end, but at least ``least``.
 
     Raises:
         ModelError: If one is never produced.
     """
-    names = node.input[:]
+    names = list(node.input)
     while len(names) > least and not names[-1]:
         names.pop()
     known = scope.values
     return [known[name] if name in known else scope.lookup(name, where) for name in names]
 
 
-def result_names(node: onnx.NodeProto, least: int) -> list[str]:
+def result_names(node: NodeProto, least: int) -> list[str]:
     """Return the result names of a node without the skipped ones at its end, but at least ``least``."""
-    names: list[str] = node.output[:]
+    names = list(node.output)
     while len(names) > max(least, 1) and not names[-1]:
         names.pop()
     return names
@@ -413,13 +405,10 @@ def _untyped(node: Node) -> list[Type]:
     return [UNKNOWN] * len(node.outputs)
 
 
-def _import_constants(
-    scope: Scope, proto: onnx.GraphProto, context: Context, weights: Mapping[int, NDArray[np.uint8]]
-) -> None:
+def _import_constants(scope: Scope, proto: GraphProto, context: Context) -> None:
     """Bind initializers; one that repeats an input of the main graph is that input's default value."""
     arrays = [
-        (t.name, tensor_from_proto(t, f'initializer "{t.name}"', context.read_external, weights.get(index)))
-        for index, t in enumerate(proto.initializer)
+        (t.name, tensor_from_proto(t, f'initializer "{t.name}"', context.read_external)) for t in proto.initializer
     ]
     arrays += [(s.values.name, sparse_from_proto(s)) for s in proto.sparse_initializer]
     inputs = {v.name for v in scope.graph.inputs}
@@ -443,7 +432,7 @@ def _set_outputs(scope: Scope, names: Sequence[str], where: str) -> None:
     scope.graph.set_outputs(results, names)
 
 
-def _import_nodes(scope: Scope, nodes: Sequence[onnx.NodeProto], context: Context, where: str) -> None:
+def _import_nodes(scope: Scope, nodes: Sequence[NodeProto], context: Context, where: str) -> None:
     for node in nodes:
         check_texts((node.name, node.op_type, node.domain, *[a.name for a in node.attribute[:]]), where)
     for node in sorted_nodes(nodes, scope.known(), where):
@@ -455,7 +444,7 @@ def _import_nodes(scope: Scope, nodes: Sequence[onnx.NodeProto], context: Contex
             _import_operator(scope, node, context, label)
 
 
-def _import_extension(scope: Scope, node: onnx.NodeProto, context: Context, label: str) -> bool:
+def _import_extension(scope: Scope, node: NodeProto, context: Context, label: str) -> bool:
     """Import an operator outside ONNX's own domains as a call of what defines it; tell whether something does."""
     domain = normal_domain(node.domain)
     if not is_extension(domain, node.op_type) or domain not in context.opsets:
@@ -473,7 +462,7 @@ def _import_extension(scope: Scope, node: onnx.NodeProto, context: Context, labe
     return body is not None
 
 
-def _import_operator(scope: Scope, node: onnx.NodeProto, context: Context, label: str) -> None:
+def _import_operator(scope: Scope, node: NodeProto, context: Context, label: str) -> None:
     where = _place(label, node)
     domain = normal_domain(node.domain)
     attributes = resolve(node.attribute, context.environment, where)
@@ -503,12 +492,12 @@ def _import_operator(scope: Scope, node: onnx.NodeProto, context: Context, label
     insert(scope, draft, outputs, context, bodies=bodies)
 
 
-def _place(label: str, node: onnx.NodeProto) -> str:
+def _place(label: str, node: NodeProto) -> str:
     return f"node {label} ({node.op_type})"
 
 
 def _import_bodies(
-    scope: Scope, draft: Node, protos: dict[str, onnx.GraphProto], context: Context, where: str
+    scope: Scope, draft: Node, protos: dict[str, GraphProto], context: Context, where: str
 ) -> dict[str, Graph]:
     """Import the graphs that a node holds, and append what they capture to its operands."""
     record = record_of(draft)
@@ -542,7 +531,7 @@ def _import_bodies(
     return bodies
 
 
-def _open_body(proto: onnx.GraphProto, key: str, formals: Sequence[Type], context: Context, where: str) -> Scope:
+def _open_body(proto: GraphProto, key: str, formals: Sequence[Type], context: Context, where: str) -> Scope:
     """Return the scope of a body with its own inputs, typed from the operands (declared types fill what is unknown)."""
     if len(proto.input) != len(formals):
         raise ModelError(
@@ -575,18 +564,17 @@ def _check_formal(name: str, declared: Type, wanted: Type, where: str) -> None:
         )
 
 
-def _bind_outer_constants(outer: Scope, body: Scope, proto: onnx.GraphProto) -> None:
+def _bind_outer_constants(outer: Scope, body: Scope, proto: GraphProto) -> None:
     for name in free_names(proto):
         array = outer.array(name)
         if array is not None:
             body.define_constant(name, array)
 
 
-def _import_call(scope: Scope, node: onnx.NodeProto, function: LocalFunction, context: Context, label: str) -> None:
+def _import_call(scope: Scope, node: NodeProto, function: LocalFunction, context: Context, label: str) -> None:
     """Import a call: a node whose body is the function, specialised for the types and attributes of this call."""
     proto, where = function.proto, _place(label, node)
     attributes = resolve(node.attribute, context.environment, where)
-    call = onnx.NodeProto(attribute=attributes)
     operands = operands_of(scope, node, 0, where)
     if len(operands) > len(proto.input) or len(result_names(node, 0)) > len(proto.output):
         raise ModelError(
@@ -603,14 +591,14 @@ def _import_call(scope: Scope, node: onnx.NodeProto, function: LocalFunction, co
     inner = context.deeper(
         where,
         opsets=function.opsets,
-        environment=function.environment(call, where),
+        environment=function.environment(attributes, where),
         prefix=f"{label}/",
     )
     draft.sources = (label,)
     insert(scope, draft, outputs, context, bodies={"body": function_body(function, operands, inner)})
 
 
-def _call_draft(proto: onnx.FunctionProto, operands: Sequence[Value | None]) -> Node:
+def _call_draft(proto: FunctionProto, operands: Sequence[Value | None]) -> Node:
     """Return the call node; a function that was a composite or region gets its name and target back."""
     domain = normal_domain(proto.domain)
     kept = {entry.key: entry.value for entry in proto.metadata_props} if domain in (COMPOSITE, REGION) else {}

@@ -7,9 +7,9 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from onnx import defs
 
 from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.schemas import known_opsets
 from tinycomp.ir.types import TensorType, Type
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.typing import infer_node_types
@@ -41,7 +41,7 @@ def layer_definition(node: Node) -> Graph | None:
     dtype = of_x[0].dtype
     if of_w[0].dtype != dtype or of_y[0].dtype != dtype:
         return None
-    graph = Graph(node.op, infer=infer_node_types, opsets={"": defs.onnx_opset_version()})
+    graph = Graph(node.op, infer=infer_node_types, opsets={"": known_opsets()[""]})
     inner: dict[Value, Value] = {}
 
     def add(op: str, operands: Sequence[Value], type_: Type, **attrs: Any) -> Value:

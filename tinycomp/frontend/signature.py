@@ -11,35 +11,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-import onnx
-from onnx import defs
-
 from tinycomp.errors import ModelError, TypeInferenceError, did_you_mean
-from tinycomp.frontend.loading import newest_opsets, shown
+from tinycomp.frontend.loading import shown
 from tinycomp.ir.graph import COMPOSITE, REGION, TINYCOMP, Value
-from tinycomp.ir.proto import NUMBER_BY_DTYPE, attribute_kind, schema
+from tinycomp.ir.messages import AttributeProto
+from tinycomp.ir.proto import ELEMENT_NAMES, NUMBER_BY_DTYPE, attribute_kind
+from tinycomp.ir.schemas import NEWEST, OPTIONAL, VARIADIC, Formal, known_opsets, operators, schema, versions
 from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, MapType, OptionalType, SequenceType, TensorType, Type
 from tinycomp.ops import OPS, unknown_domain
 
 OWN_DOMAINS = frozenset({COMPOSITE, REGION, TINYCOMP})
-_KIND_NAMES = {number: name for name, number in onnx.AttributeProto.AttributeType.items()}
-_TYPE_NAMES = {number: name.lower() for name, number in onnx.TensorProto.DataType.items() if name != "UNDEFINED"}
-_TENSOR_NAMES = {dtype: f"tensor({_TYPE_NAMES[number]})" for dtype, number in NUMBER_BY_DTYPE.items()}
+_KIND_NAMES: Mapping[int, str] = {
+    number: name for name, number in vars(AttributeProto).items() if name.isupper() and isinstance(number, int)
+}
+_TENSOR_NAMES = {dtype: f"tensor({ELEMENT_NAMES[number]})" for dtype, number in NUMBER_BY_DTYPE.items()}
 
 _ANY_NUMBER = 2**31 - 1
 """How many results onnx's schemas allow where any number may come."""
-
-
-@dataclass(frozen=True)
-class Formal:
-    """One input parameter of an operator: its name, whether it may be absent or repeat, and its types."""
-
-    name: str
-    optional: bool
-    variadic: bool
-    homogeneous: bool
-    type_name: str
-    types: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -67,7 +55,7 @@ class Signature:
         """Whether the number of results says what the operator does, so that a result that is skipped counts."""
         return self.outputs[1] >= _ANY_NUMBER
 
-    def check_attributes(self, attributes: Sequence[onnx.AttributeProto], where: str) -> None:
+    def check_attributes(self, attributes: Sequence[AttributeProto], where: str) -> None:
         """Check names and kinds of a node's attributes.
 
         Raises:
@@ -125,7 +113,7 @@ class Signature:
         for formal, name in zip(self._spread(len(names)), names, strict=False):
             if name is not None:
                 self._check_type(formal, name, bound, where)
-            elif not formal.optional and not formal.variadic:
+            elif formal.option not in (OPTIONAL, VARIADIC):
                 raise ModelError(f'required input "{formal.name}" is missing', where=where)
         self.accepted.add(names)
 
@@ -144,7 +132,7 @@ class Signature:
                 expected=_some(formal.types),
                 found=name,
             )
-        if formal.variadic and not formal.homogeneous:
+        if formal.option == VARIADIC and not formal.homogeneous:
             return
         first = bound.setdefault(formal.type_name, (name, formal.name))
         if first[0] != name:
@@ -187,7 +175,7 @@ def find_signature(op: str, domain: str, opsets: Mapping[str, int], where: str) 
         ModelError: If the domain is not imported, or has no such operator.
         UnsupportedError: If the domain is neither known nor imported.
     """
-    known = newest_opsets()
+    known = known_opsets()
     if domain in OWN_DOMAINS or ((domain, op) in OPS.operators and domain not in known):
         return None
     if domain not in known:
@@ -205,8 +193,8 @@ def find_signature(op: str, domain: str, opsets: Mapping[str, int], where: str) 
 
 def _is_withdrawn(op: str, domain: str) -> bool:
     """Tell whether the newest version of an operator is deprecated: other deprecated versions have a successor."""
-    newest = schema(op, domain, 1 << 30)
-    return newest is not None and bool(newest.deprecated)
+    newest = schema(op, domain, NEWEST)
+    return newest is not None and newest.deprecated
 
 
 @functools.cache
@@ -216,45 +204,27 @@ def _signature(op: str, domain: str, opset: int) -> Signature | None:
         return None
     return Signature(
         op,
-        int(known.since_version),
-        tuple(_formal(p) for p in known.inputs),
+        known.since_version,
+        known.inputs,
         (known.min_input, known.max_input),
         (known.min_output, known.max_output),
-        {name: int(a.type.value) for name, a in known.attributes.items()},  # type: ignore[attr-defined]
+        {name: a.kind for name, a in known.attributes.items()},
         frozenset(name for name, a in known.attributes.items() if a.required),
     )
 
 
-def _formal(parameter: defs.OpSchema.FormalParameter) -> Formal:
-    option = parameter.option
-    kinds = defs.OpSchema.FormalParameterOption
-    return Formal(
-        parameter.name,
-        option == kinds.Optional,
-        option == kinds.Variadic,
-        parameter.is_homogeneous,
-        parameter.type_str,
-        frozenset(parameter.types),
-    )
-
-
 def _unknown_operator(op: str, domain: str, opset: int, where: str) -> ModelError:
-    every = [s for s in _schemas(domain) if s[0] == op]
-    if every and min(v for _, v, _ in every) > opset:
-        message = f"operator {op} came with opset {min(v for _, v, _ in every)} of domain {shown(domain)}"
+    every = {since: schema(op, domain, since) for since in versions(op, domain)}
+    if every and min(every) > opset:
+        message = f"operator {op} came with opset {min(every)} of domain {shown(domain)}"
         return ModelError(message, where=where, expected=f"an operator of opset {opset}")
     if every:
-        message = f"operator {op} was withdrawn in opset {max(v for _, v, gone in every if gone)}"
+        withdrawn = max(since for since, known in every.items() if known is not None and known.deprecated)
+        message = f"operator {op} was withdrawn in opset {withdrawn}"
         return ModelError(message, where=where, expected=f"an operator of opset {opset}")
     return ModelError(
         f"unknown operator {op} in domain {shown(domain)}",
         where=where,
         expected=f"an operator of opset {opset}",
-        hint=did_you_mean(op, {name for name, _, _ in _schemas(domain)}),
+        hint=did_you_mean(op, operators(domain)),
     )
-
-
-@functools.cache
-def _schemas(domain: str) -> tuple[tuple[str, int, bool], ...]:
-    every = defs.get_all_schemas_with_history()
-    return tuple((s.name, int(s.since_version), bool(s.deprecated)) for s in every if s.domain == domain)

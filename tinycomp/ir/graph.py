@@ -26,7 +26,7 @@ import numpy as np
 
 from tinycomp.errors import VerifyError
 from tinycomp.index import named
-from tinycomp.ir.proto import since_version
+from tinycomp.ir.schemas import since_version
 from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, Dim, TensorType, Type, type_of
 from tinycomp.lazy import LazyModule
 from tinycomp.remark import Remark

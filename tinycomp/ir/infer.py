@@ -6,17 +6,19 @@ Both import and every later insertion go through :func:`infer_types`, so a graph
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
-import onnx
-from onnx import checker, defs, shape_inference
 
-from tinycomp.errors import TinycompError, TypeInferenceError
-from tinycomp.ir.graph import Node, Value
-from tinycomp.ir.proto import attribute_to_proto, schema, tensor_to_proto, type_from_proto, type_to_proto
+from tinycomp.errors import TypeInferenceError
+from tinycomp.ir.graph import Attr, Node, Value
+from tinycomp.ir.proto import type_from_proto
+from tinycomp.ir.schemas import OPTIONAL, Schema, schema
 from tinycomp.ir.types import UNKNOWN, OptionalType, SequenceType, TensorType, Type, join
+
+if TYPE_CHECKING:
+    import onnx
 
 _T = TypeVar("_T")
 _A = TypeVar("_A")
@@ -25,13 +27,6 @@ _SMALL = 256
 _FEW = 8
 """The same for floats, of which inference reads scales and limits only."""
 _IR_VERSION = 10
-
-
-_FAILURES = (
-    shape_inference.InferenceError, checker.ValidationError, RuntimeError, ValueError, TypeError, IndexError,
-    OverflowError,
-)  # fmt: skip
-"""What onnx's inference raises; the last ones where it reads past the end of a shape."""
 
 
 Key = tuple[Any, ...]
@@ -75,12 +70,18 @@ def operator_types(node: Node) -> list[Type]:
         return [UNKNOWN for _ in node.outputs]
     try:
         return list(Uncompared(node).ask(_infer_cached, node_key(node)))
-    except TinycompError:
-        raise
-    except _FAILURES as error:
+    except _failures() as error:
         if any(v is not None and _is_vague(v.type) for v in node.inputs):
             return [UNKNOWN for _ in node.outputs]
         raise _failure(node, error) from error
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """Return what onnx's inference raises; the last ones where it reads past the end of a shape."""
+    from onnx import checker, shape_inference
+
+    own = (shape_inference.InferenceError, checker.ValidationError)
+    return (*own, RuntimeError, ValueError, TypeError, IndexError, OverflowError)
 
 
 def _own_operands(node: Node) -> Sequence[Value | None]:
@@ -149,10 +150,16 @@ def informs(value: Value) -> bool:
 
 @functools.lru_cache(maxsize=8192)
 def _infer_cached(holder: Uncompared[Node], key: Key) -> Sequence[Type]:
+    import onnx
+    from onnx import defs, shape_inference
+
+    from tinycomp.ir.to_proto import tensor_to_proto, type_to_proto
+
     node = holder.held
-    found = schema(node.op, node.domain, node.version)
-    assert found is not None
-    proto = node_proto(node, found)
+    known = schema(node.op, node.domain, node.version)
+    assert known is not None
+    found = defs.get_schema(node.op, max_inclusive_version=node.version, domain=node.domain)
+    proto = node_proto(node, known)
     operands = [(name, v) for name, v in zip(proto.input, _own_operands(node), strict=True) if v is not None]
     types = {name: type_to_proto(v.type) for name, v in operands}
     data = {name: tensor_to_proto(v.const, name) for name, v in operands if v.const is not None and informs(v)}
@@ -163,23 +170,27 @@ def _infer_cached(holder: Uncompared[Node], key: Key) -> Sequence[Type]:
     return tuple(_output_type(result.get(name)) for name in proto.output)
 
 
-def node_proto(node: Node, found: defs.OpSchema) -> onnx.NodeProto:
+def node_proto(node: Node, found: Schema, attrs: Mapping[str, Attr] | None = None) -> onnx.NodeProto:
     """Return a node without its bodies as onnx's class, with operands ``i0``, ``i1``, … and results ``o0``, ….
 
-    Results that are skipped have a name all the same, unless they are optional. ``found`` is the operator's schema.
+    Results that are skipped have a name all the same, unless they are optional. ``found`` is the operator's schema,
+    ``attrs`` stands for the attributes that the node has.
     """
+    import onnx
+
+    from tinycomp.ir.to_proto import attribute_to_proto
+
     proto = onnx.NodeProto(op_type=node.op, domain=node.domain)
     proto.input.extend("" if v is None else f"i{i}" for i, v in enumerate(_own_operands(node)))
     for i, value in enumerate(node.outputs):
         proto.output.append(f"o{i}" if value.name or not may_lack(found, i) else "")
-    proto.attribute.extend(attribute_to_proto(k, v, found) for k, v in node.attrs.items())
+    proto.attribute.extend(attribute_to_proto(k, v, found) for k, v in (node.attrs if attrs is None else attrs).items())
     return proto
 
 
-def may_lack(found: defs.OpSchema, place: int) -> bool:
+def may_lack(found: Schema, place: int) -> bool:
     """Tell whether an operator has a result that ONNX lets a model skip."""
-    formal = found.outputs[min(place, len(found.outputs) - 1)]
-    return bool(formal.option == defs.OpSchema.FormalParameterOption.Optional)
+    return found.outputs[min(place, len(found.outputs) - 1)] == OPTIONAL
 
 
 def _output_type(proto: onnx.TypeProto | None) -> Type:

@@ -1,4 +1,4 @@
-"""Cross the border to onnx's classes: tensors, types and attributes in both directions, and the schemas of operators.
+"""Read tensors, types and attributes from ONNX's messages, be they onnx's own or those of :mod:`tinycomp.ir.messages`.
 
 Nothing in a file is trusted, and everything is checked before anything is allocated: dims may be negative or overflow,
 the element type may be unknown, and the data may be longer or shorter than dtype and dims say. ``raw_data`` is viewed,
@@ -7,18 +7,15 @@ not copied; elements of less than eight bits are unpacked to one byte each, as m
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
-from onnx import defs, helper, numpy_helper
 
 from tinycomp.errors import MemoryLimitError, ModelError, UnsupportedError
-from tinycomp.ir.text.literals import AbsentArray
+from tinycomp.ir.messages import AttributeProto, Dimension, SparseTensorProto, TensorProto, TypeProto
 from tinycomp.ir.types import (
     UNKNOWN,
     UNKNOWN_DTYPE,
@@ -28,12 +25,11 @@ from tinycomp.ir.types import (
     TensorType,
     Type,
     bits,
-    dtype_name,
     numpy_dtype,
     tensor_type,
 )
 
-ReadExternal = Callable[[onnx.TensorProto, int, str], "NDArray[np.uint8]"]
+ReadExternal = Callable[[TensorProto, int, str], "NDArray[np.uint8]"]
 """Fetches the bytes of an external tensor: (tensor, wanted number of bytes, where) -> bytes as uint8."""
 
 _MAX_BYTES = 1 << 46
@@ -52,10 +48,9 @@ _WIDE = {"float_data": "float32", "double_data": "float64", "int64_data": "int64
 
 
 def tensor_from_proto(
-    tensor: onnx.TensorProto,
+    tensor: TensorProto,
     where: str = "",
     read_external: ReadExternal | None = None,
-    raw_data: NDArray[np.uint8] | None = None,
 ) -> np.ndarray:
     """Return the array that a TensorProto holds; string tensors become object arrays of str.
 
@@ -63,7 +58,6 @@ def tensor_from_proto(
         tensor: The tensor; its ``raw_data`` is viewed, so the array is read-only.
         where: Name of the tensor for messages.
         read_external: Fetches the bytes of a tensor whose data lie in another file.
-        raw_data: What the tensor's field of this name held, where it has been read apart; it is viewed as well.
 
     Raises:
         ModelError: If dims, element type and data do not fit each other.
@@ -71,14 +65,12 @@ def tensor_from_proto(
     """
     where = where or f'tensor "{tensor.name}"'
     dtype, dims = _checked_header(tensor, where)
-    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+    if tensor.data_location == TensorProto.EXTERNAL:
         return _external(tensor, dtype, dims, where, read_external)
-    if raw_data is None and tensor.HasField("raw_data"):
-        raw_data = np.frombuffer(tensor.raw_data, np.uint8)
-    if raw_data is not None:
+    if tensor.HasField("raw_data"):
         if dtype == "string":
             raise ModelError("a string tensor cannot have raw_data", where=where, expected="string_data")
-        return array_from_bytes(raw_data, dtype, dims, where)
+        return array_from_bytes(np.frombuffer(tensor.raw_data, np.uint8), dtype, dims, where)
     return _from_fields(tensor, dtype, dims, where)
 
 
@@ -110,7 +102,7 @@ def byte_length(dtype: str, dims: Sequence[int]) -> int:
     return (math.prod(dims) * bits(dtype) + 7) // 8
 
 
-def sparse_from_proto(sparse: onnx.SparseTensorProto, where: str = "") -> np.ndarray:
+def sparse_from_proto(sparse: SparseTensorProto, where: str = "") -> np.ndarray:
     """Return a sparse tensor as a dense array.
 
     Raises:
@@ -148,7 +140,7 @@ def _flat_indices(indices: np.ndarray, values: np.ndarray, dims: tuple[int, ...]
     return flat
 
 
-def _checked_header(tensor: onnx.TensorProto, where: str) -> tuple[str, tuple[int, ...]]:
+def _checked_header(tensor: TensorProto, where: str) -> tuple[str, tuple[int, ...]]:
     if tensor.HasField("segment"):
         raise UnsupportedError("segmented tensors are not supported", where=where)
     dtype = dtype_from_number(tensor.data_type, where)
@@ -174,7 +166,7 @@ def _checked_dims(dims: Sequence[int], itemsize: int, where: str) -> tuple[int, 
 
 
 def _external(
-    tensor: onnx.TensorProto, dtype: str, dims: tuple[int, ...], where: str, read: ReadExternal | None
+    tensor: TensorProto, dtype: str, dims: tuple[int, ...], where: str, read: ReadExternal | None
 ) -> np.ndarray:
     if dtype == "string":
         raise ModelError("a string tensor cannot have external data", where=where, expected="string_data")
@@ -187,7 +179,7 @@ def _external(
     return array_from_bytes(read(tensor, byte_length(dtype, dims), where), dtype, dims, where)
 
 
-def _from_fields(tensor: onnx.TensorProto, dtype: str, dims: tuple[int, ...], where: str) -> np.ndarray:
+def _from_fields(tensor: TensorProto, dtype: str, dims: tuple[int, ...], where: str) -> np.ndarray:
     name = _FIELD_BY_DTYPE.get(dtype, "int32_data")
     held = getattr(tensor, name)
     width, count = bits(dtype), math.prod(dims)
@@ -241,9 +233,13 @@ def _unpacked(data: NDArray[np.uint8], dtype: str, width: int, count: int) -> np
     return codes.view(numpy_dtype(dtype))
 
 
-_ELEMENT_NAMES = {
-    number: name.lower() for name, number in onnx.TensorProto.DataType.items() if name not in ("UNDEFINED",)
-}
+_NAMES = """
+    float uint8 int8 uint16 int16 int32 int64 string bool float16 double uint32 uint64 complex64 complex128 bfloat16
+    float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz uint4 int4 float4e2m1 float8e8m0 uint2 int2 float6e2m3
+    float6e3m2
+"""
+ELEMENT_NAMES: Mapping[int, str] = {1 + place: name for place, name in enumerate(_NAMES.split())}
+"""ONNX's names of element types by their numbers: those of TensorProto.DataType, in small letters."""
 _RENAMED = {
     "float": "float32",
     "double": "float64",
@@ -256,7 +252,7 @@ _RENAMED = {
     "float6e2m3": "float6_e2m3fn",
     "float6e3m2": "float6_e3m2fn",
 }
-DTYPE_BY_NUMBER: dict[int, str] = {number: _RENAMED.get(name, name) for number, name in _ELEMENT_NAMES.items()}
+DTYPE_BY_NUMBER: dict[int, str] = {number: _RENAMED.get(name, name) for number, name in ELEMENT_NAMES.items()}
 NUMBER_BY_DTYPE: dict[str, int] = {name: number for number, name in DTYPE_BY_NUMBER.items()}
 MAX_RANK = 64
 """The most dimensions that a numpy array can have."""
@@ -280,7 +276,7 @@ def dtype_from_number(number: int, where: str = "") -> str:
     return DTYPE_BY_NUMBER[number]
 
 
-def type_from_proto(proto: onnx.TypeProto) -> Type:
+def type_from_proto(proto: TypeProto) -> Type:
     """Return the type that a TypeProto describes; an empty one is :data:`UNKNOWN`.
 
     Elements of a sequence that are declared without dimensions may have any: models, ONNX's own among them, write that
@@ -331,7 +327,7 @@ def dimension_name(text: str) -> str | None:
     return None if plain in PLACEHOLDERS or plain.removeprefix("-").isdecimal() else text
 
 
-def _dim(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
+def _dim(dim: Dimension) -> int | str | None:
     kind = dim.WhichOneof("value")
     if kind == "dim_value":
         return int(dim.dim_value) if dim.dim_value >= 0 else None
@@ -340,68 +336,7 @@ def _dim(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
     return dimension_name(dim.dim_param) if kind == "dim_param" else None
 
 
-def type_to_proto(type_: Type) -> onnx.TypeProto:
-    """Return the TypeProto of a type; the layout is not part of ONNX and is left out."""
-    if isinstance(type_, SequenceType):
-        return helper.make_sequence_type_proto(type_to_proto(type_.element))
-    if isinstance(type_, OptionalType):
-        return helper.make_optional_type_proto(type_to_proto(type_.element))
-    if isinstance(type_, MapType):
-        return helper.make_map_type_proto(NUMBER_BY_DTYPE[type_.key], type_to_proto(type_.value))
-    proto = onnx.TypeProto()
-    if type_.dtype == UNKNOWN_DTYPE:
-        return proto
-    proto.tensor_type.elem_type = NUMBER_BY_DTYPE[type_.dtype]
-    if type_.shape is not None:
-        proto.tensor_type.shape.SetInParent()
-        for size in type_.shape:
-            dim = proto.tensor_type.shape.dim.add()
-            if isinstance(size, int):
-                dim.dim_value = size
-            elif size is not None:
-                dim.dim_param = size
-    return proto
-
-
-def tensor_to_proto(array: np.ndarray, name: str = "") -> onnx.TensorProto:
-    """Return the TensorProto of an array; object arrays are string tensors.
-
-    Raises:
-        ModelError: If the elements of the array are not there.
-    """
-    if isinstance(array, AbsentArray):
-        raise ModelError(
-            "the elements of a constant are missing", where=f'constant "{name}"',
-            hint="The graph of a loaded module may hold only types and hashes: use the graph from before saving.",
-        )  # fmt: skip
-    if dtype_name(array.dtype) == "string":
-        encoded: list[Any] = [str(s).encode() for s in array.reshape(-1)]
-        return helper.make_tensor(name, onnx.TensorProto.STRING, array.shape, encoded)
-    return numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
-
-
-def attribute_to_proto(name: str, value: Any, schema: defs.OpSchema | None = None) -> onnx.AttributeProto:
-    """Return the AttributeProto of a plain Python value; ``schema`` decides what an empty list or a whole float is."""
-    kind = schema.attributes[name].type if schema is not None and name in schema.attributes else None
-    if isinstance(value, np.ndarray):
-        return helper.make_attribute(name, tensor_to_proto(value))
-    if isinstance(value, (TensorType, SequenceType, OptionalType, MapType)):
-        return helper.make_attribute(name, type_to_proto(value))
-    if isinstance(value, bool):
-        value = int(value)
-    if isinstance(value, (list, tuple)):
-        value = [tensor_to_proto(v) if isinstance(v, np.ndarray) else v for v in value]
-    attr_type = None if kind is None else int(kind.value)  # type: ignore[attr-defined]
-    if attr_type == onnx.AttributeProto.FLOAT and isinstance(value, int):
-        value = float(value)
-    if attr_type == onnx.AttributeProto.FLOATS:
-        value = [float(v) for v in value]
-    if isinstance(value, list) and not value:
-        return helper.make_attribute(name, value, attr_type=attr_type or onnx.AttributeProto.INTS)
-    return helper.make_attribute(name, value)
-
-
-def attribute_from_proto(proto: onnx.AttributeProto, where: str = "", read: ReadExternal | None = None) -> Any:
+def attribute_from_proto(proto: AttributeProto, where: str = "", read: ReadExternal | None = None) -> Any:
     """Return an attribute as a plain Python value; graphs are not values and are left to the importer.
 
     Args:
@@ -419,29 +354,29 @@ def attribute_from_proto(proto: onnx.AttributeProto, where: str = "", read: Read
     if kind in _PLAIN_FIELDS:
         return getattr(proto, _PLAIN_FIELDS[kind])
     if kind in _LIST_FIELDS:
-        return getattr(proto, _LIST_FIELDS[kind])[:]
+        return list(getattr(proto, _LIST_FIELDS[kind]))
     label = f'{where}, attribute "{proto.name}"'
     match kind:
-        case onnx.AttributeProto.STRING:
+        case AttributeProto.STRING:
             return _text(proto.s)
-        case onnx.AttributeProto.STRINGS:
+        case AttributeProto.STRINGS:
             return [_text(s) for s in proto.strings]
-        case onnx.AttributeProto.TENSOR:
+        case AttributeProto.TENSOR:
             return tensor_from_proto(proto.t, label, read)
-        case onnx.AttributeProto.TENSORS:
+        case AttributeProto.TENSORS:
             return [tensor_from_proto(t, label, read) for t in proto.tensors]
-        case onnx.AttributeProto.SPARSE_TENSOR:
+        case AttributeProto.SPARSE_TENSOR:
             return sparse_from_proto(proto.sparse_tensor, label)
-        case onnx.AttributeProto.SPARSE_TENSORS:
+        case AttributeProto.SPARSE_TENSORS:
             return [sparse_from_proto(t, label) for t in proto.sparse_tensors]
-        case onnx.AttributeProto.TYPE_PROTO:
+        case AttributeProto.TYPE_PROTO:
             return type_from_proto(proto.tp)
-        case onnx.AttributeProto.TYPE_PROTOS:
+        case AttributeProto.TYPE_PROTOS:
             return [type_from_proto(t) for t in proto.type_protos]
     raise ModelError(f"unknown attribute kind {kind}", where=label, expected="a kind that ONNX defines")
 
 
-def attribute_kind(proto: onnx.AttributeProto) -> int:
+def attribute_kind(proto: AttributeProto) -> int:
     """Return the kind of an attribute; files older than IR version 2 leave it out, and the filled field tells."""
     if proto.type:
         return int(proto.type)
@@ -451,19 +386,19 @@ def attribute_kind(proto: onnx.AttributeProto) -> int:
     return 0
 
 
-_PLAIN_FIELDS: dict[int, str] = {onnx.AttributeProto.FLOAT: "f", onnx.AttributeProto.INT: "i"}
-_LIST_FIELDS: dict[int, str] = {onnx.AttributeProto.FLOATS: "floats", onnx.AttributeProto.INTS: "ints"}
+_PLAIN_FIELDS: dict[int, str] = {AttributeProto.FLOAT: "f", AttributeProto.INT: "i"}
+_LIST_FIELDS: dict[int, str] = {AttributeProto.FLOATS: "floats", AttributeProto.INTS: "ints"}
 _KIND_BY_FIELD = {
-    "f": onnx.AttributeProto.FLOAT,
-    "i": onnx.AttributeProto.INT,
-    "s": onnx.AttributeProto.STRING,
-    "t": onnx.AttributeProto.TENSOR,
-    "g": onnx.AttributeProto.GRAPH,
-    "floats": onnx.AttributeProto.FLOATS,
-    "ints": onnx.AttributeProto.INTS,
-    "strings": onnx.AttributeProto.STRINGS,
-    "tensors": onnx.AttributeProto.TENSORS,
-    "graphs": onnx.AttributeProto.GRAPHS,
+    "f": AttributeProto.FLOAT,
+    "i": AttributeProto.INT,
+    "s": AttributeProto.STRING,
+    "t": AttributeProto.TENSOR,
+    "g": AttributeProto.GRAPH,
+    "floats": AttributeProto.FLOATS,
+    "ints": AttributeProto.INTS,
+    "strings": AttributeProto.STRINGS,
+    "tensors": AttributeProto.TENSORS,
+    "graphs": AttributeProto.GRAPHS,
 }
 _REPEATED = frozenset({"floats", "ints", "strings", "tensors", "graphs"})
 
@@ -473,22 +408,3 @@ def _text(raw: bytes) -> str | bytes:
         return raw.decode()
     except UnicodeDecodeError:
         return raw
-
-
-@functools.cache
-def schema(op: str, domain: str, version: int) -> defs.OpSchema | None:
-    """Return onnx's schema in force at ``version``, or None for an operator that onnx does not define."""
-    try:
-        return defs.get_schema(op, max_inclusive_version=version, domain=domain)
-    except defs.SchemaError:
-        return None
-
-
-schema("Identity", "", 1)
-"""onnx registers all of its schemas when the first is asked for: that belongs to importing, not to the first model."""
-
-
-def since_version(op: str, domain: str, opset: int | None) -> int:
-    """Return the version of the operator in force in ``opset`` (None: the newest); 1 where onnx has no schema."""
-    known = schema(op, domain, (1 << 30) if opset is None else opset)
-    return 1 if known is None else int(known.since_version)

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from onnx import defs
 
 from tinycomp.errors import ExecutionError, TinycompError, TypeInferenceError, UnsupportedError, did_you_mean
 from tinycomp.index import FAMILIES, named
 from tinycomp.ir.graph import MOST_CONTENTS, Graph, Node
+from tinycomp.ir.schemas import known_opsets
 from tinycomp.ir.types import Dim, TensorType, Type, tensor
 from tinycomp.lazy import LazyTable
 from tinycomp.memory.budget import reserve
@@ -173,11 +173,6 @@ def _as_tuple(kernel: Kernel, node: Node, check: Callable[[Sequence[Any]], None]
     return run
 
 
-@functools.cache
-def _known_domains() -> frozenset[str]:
-    return frozenset(s.domain for s in defs.get_all_schemas_with_history())
-
-
 def is_opaque(node: Node) -> bool:
     """Tell whether there is neither a schema nor a record nor a body to say what a node does.
 
@@ -185,7 +180,7 @@ def is_opaque(node: Node) -> bool:
     """
     if node.is_call or (node.domain, node.op) in OPS.operators:
         return False
-    return node.domain not in _known_domains()  # asked last: collecting the domains takes long
+    return node.domain not in known_opsets()
 
 
 def unknown_form(node: Node) -> UnsupportedError:
@@ -207,6 +202,6 @@ def unknown_domain(op: str, domain: str, where: str, found: str = "") -> Unsuppo
         where=where,
         expected="a domain of ONNX, a model-local function, a form with a definition, or a target that takes it",
         found=found,
-        hint=did_you_mean(domain, [d or "ai.onnx" for d in sorted(_known_domains())])
+        hint=did_you_mean(domain, [d or "ai.onnx" for d in sorted(known_opsets())])
         or "Export the model with a function body for this operator, or compile for a target with a rule for it.",
     )

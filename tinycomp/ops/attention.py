@@ -12,10 +12,10 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import onnx
 
 from tinycomp.errors import ExecutionError, ModelError
 from tinycomp.ir.graph import Node
+from tinycomp.ir.proto import NUMBER_BY_DTYPE
 from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, TensorType, Type, dtype_name, numpy_dtype
 from tinycomp.ops.activation import softmax_along
 from tinycomp.ops.numeric import Array, compute_dtype, fix_indices, node_shape, quiet, rounder, widened
@@ -27,10 +27,10 @@ FAMILY = OpFamily("attention")
 
 RAW, CAPPED, BIASED, PROBABILITIES = range(4)
 _PRECISIONS: dict[int, np.dtype[Any]] = {
-    int(onnx.TensorProto.FLOAT): np.dtype(np.float32),
-    int(onnx.TensorProto.FLOAT16): np.dtype(np.float16),
-    int(onnx.TensorProto.DOUBLE): np.dtype(np.float64),
-    int(onnx.TensorProto.BFLOAT16): np.dtype(ml_dtypes.bfloat16),
+    NUMBER_BY_DTYPE["float32"]: np.dtype(np.float32),
+    NUMBER_BY_DTYPE["float16"]: np.dtype(np.float16),
+    NUMBER_BY_DTYPE["float64"]: np.dtype(np.float64),
+    NUMBER_BY_DTYPE["bfloat16"]: np.dtype(ml_dtypes.bfloat16),
 }
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from tinycomp.errors import ExecutionError
 from tinycomp.ir.graph import Node
 from tinycomp.ir.proto import DTYPE_BY_NUMBER, NUMBER_BY_DTYPE
-from tinycomp.ir.types import UNKNOWN_DTYPE, Type, bits, tensor
+from tinycomp.ir.types import UNKNOWN_DTYPE, Type, bits, numpy_dtype, tensor
 from tinycomp.ops.contents import INTEGERS, computed
 from tinycomp.ops.elementwise import saturate as saturate_to
 from tinycomp.ops.numeric import Array, compute_dtype, is_float
@@ -51,9 +51,7 @@ _NATIVE = frozenset({np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.flo
 @functools.cache
 def dtype_of_enum(code: int) -> np.dtype[Any]:
     """Return the numpy dtype of a ``TensorProto.DataType`` code; strings are objects."""
-    from onnx.helper import tensor_dtype_to_np_dtype
-
-    return np.dtype(tensor_dtype_to_np_dtype(code))
+    return numpy_dtype(DTYPE_BY_NUMBER[code])
 
 
 def cast_array(x: Array, dtype: np.dtype[Any], saturate: bool = True, round_mode: str = "up") -> Array:

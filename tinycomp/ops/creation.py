@@ -10,8 +10,8 @@ import numpy as np
 
 from tinycomp.errors import ExecutionError
 from tinycomp.ir.graph import Node
-from tinycomp.ir.proto import DTYPE_BY_NUMBER
-from tinycomp.ir.types import UNKNOWN_DTYPE, Type, numpy_dtype, tensor, type_of
+from tinycomp.ir.proto import DTYPE_BY_NUMBER, NUMBER_BY_DTYPE, sparse_from_proto
+from tinycomp.ir.types import UNKNOWN_DTYPE, Type, dtype_name, numpy_dtype, tensor, type_of
 from tinycomp.memory.budget import reserve
 from tinycomp.ops.cast import DTYPE_NUMBERS, dtype_of_enum
 from tinycomp.ops.numeric import Array, compute_dtype, ints, is_float
@@ -61,15 +61,7 @@ def _dense(sparse: Any) -> Array:
     """Return the array of a sparse tensor: an array already, or an ``onnx.SparseTensorProto``."""
     if isinstance(sparse, np.ndarray):
         return sparse
-    from onnx import numpy_helper
-
-    values, indices = numpy_helper.to_array(sparse.values), numpy_helper.to_array(sparse.indices)
-    dense = np.zeros(tuple(sparse.dims), values.dtype)
-    if indices.ndim == 1:
-        dense.reshape(-1)[indices] = values
-    else:
-        dense[tuple(indices.T)] = values
-    return dense
+    return sparse_from_proto(sparse)
 
 
 @FAMILY.infer("Constant")
@@ -210,11 +202,9 @@ def _draw_uniform(shape: Sequence[int], dtype: int, low: float, high: float, see
 
 
 def _enum_like(x: Array, dtype: int | None) -> int:
-    from onnx.helper import np_dtype_to_tensor_dtype
-
     if dtype is not None:
         return dtype
-    return int(np_dtype_to_tensor_dtype(x.dtype)) if is_float(x.dtype) else _FLOAT
+    return NUMBER_BY_DTYPE[dtype_name(x.dtype)] if is_float(x.dtype) else _FLOAT
 
 
 @FAMILY.op("RandomNormal", traits={"random"})

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import onnx
 
 from tinycomp.ir.proto import DTYPE_BY_NUMBER
+from tinycomp.ir.types import numpy_dtype
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axes, fix_axis, quiet, widened
 from tinycomp.ops.record import OpFamily
 from tinycomp.ops.rule import Facts, Results, same_as_first
@@ -229,7 +229,7 @@ def _group_normalization(x: Array, scale: Array, bias: Array, epsilon: float, gr
 
 
 def _stash_dtype(x: Array, stash_type: int) -> np.dtype[Any]:
-    return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(stash_type)) if stash_type else x.dtype
+    return numpy_dtype(DTYPE_BY_NUMBER[stash_type]) if stash_type else x.dtype
 
 
 @FAMILY.op("LayerNormalization", traits={"output_count", "inexact_definition"})

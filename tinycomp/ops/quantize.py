@@ -9,10 +9,9 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import onnx
 
 from tinycomp.ir.proto import DTYPE_BY_NUMBER, NUMBER_BY_DTYPE
-from tinycomp.ir.types import UNKNOWN_DTYPE
+from tinycomp.ir.types import UNKNOWN_DTYPE, numpy_dtype
 from tinycomp.ops.matmul import matmul_macs, product_type
 from tinycomp.ops.numeric import (
     Array,
@@ -53,7 +52,7 @@ def require_scales(facts: Facts, *operands: int, signed: bool = False) -> None:
 
 
 def _dtype_of(enum: int) -> np.dtype[Any]:
-    return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(enum))
+    return numpy_dtype(DTYPE_BY_NUMBER[enum])
 
 
 def _spread(parameter: Array, x: Array, axis: int, block_size: int) -> Array:

@@ -15,7 +15,8 @@ import onnx
 from onnx import helper
 
 from tinycomp.errors import ExecutionError, UnsupportedError
-from tinycomp.ir.proto import attribute_to_proto, schema, type_to_proto
+from tinycomp.ir.schemas import schema
+from tinycomp.ir.to_proto import attribute_to_proto, type_to_proto
 from tinycomp.ir.types import UNKNOWN, TensorType, Type, numpy_dtype
 from tinycomp.ops.cast import cast_array
 

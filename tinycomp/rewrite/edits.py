@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
-from tinycomp.ir.proto import since_version
+from tinycomp.ir.schemas import since_version
 from tinycomp.ir.types import refine
 
 

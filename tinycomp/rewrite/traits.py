@@ -7,10 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from onnx import helper
-
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
-from tinycomp.ir.proto import schema
+from tinycomp.ir.schemas import schema
 from tinycomp.ir.types import tensor
 from tinycomp.ops import is_opaque, traits_of
 from tinycomp.symbolic import Size
@@ -26,9 +24,7 @@ def _default(op: str, domain: str, version: int, name: str) -> Any:
     definition = schema(op, domain, version)
     if definition is None or name not in definition.attributes:
         return None
-    proto = definition.attributes[name].default_value
-    value = helper.get_attribute_value(proto) if proto.name else None
-    return value.decode() if isinstance(value, bytes) else value
+    return definition.attributes[name].default
 
 
 def has_trait(node: Node, trait: str) -> bool:

@@ -12,8 +12,8 @@ target is asked for.
 from __future__ import annotations
 
 import importlib
+import operator
 from collections.abc import Iterable
-from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 
 from tinycomp.errors import TargetError, did_you_mean
@@ -58,19 +58,18 @@ def find(name: Target | str) -> Target:
 
 def module_of(name: str) -> str:
     """Return the name of the module that a target of this name comes from; empty if there is none."""
-    value = BUILT_IN.get(name)
-    entry = _installed().get(name) if value is None else EntryPoint(name, value, GROUP)
-    return "" if entry is None else entry.module
+    value = BUILT_IN.get(name) or _installed().get(name, "")
+    return value.partition(":")[0].strip()
 
 
 def _find(name: str) -> Target:
     if name in BUILT_IN:  # first of all, for looking through all packages takes longer than compiling a small model
-        return _load(EntryPoint(name, BUILT_IN[name], GROUP))
+        return _load(name, BUILT_IN[name])
     installed = _installed()
     if name not in installed:
         hint = did_you_mean(name, names()) or f'A package offers a target with the entry-point group "{GROUP}".'
         raise TargetError(f'there is no target "{name}"', expected=f"one of {', '.join(names())}", hint=hint)
-    return _load(installed[name])
+    return _load(name, installed[name])
 
 
 def find_all(targets: Iterable[Target | str]) -> list[Target]:
@@ -82,16 +81,20 @@ def find_all(targets: Iterable[Target | str]) -> list[Target]:
     return [find(target) for target in targets]
 
 
-def _installed() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
+def _installed() -> dict[str, str]:
+    """Return where the targets of installed packages stand, by name: ``"module:attribute"``."""
+    from importlib.metadata import entry_points  # not before: it takes longer than to compile a small model
+
+    return {entry.name: entry.value for entry in entry_points(group=GROUP)}
 
 
-def _load(entry: EntryPoint) -> Target:
+def _load(name: str, value: str) -> Target:
+    module, _, attribute = value.partition("[")[0].partition(":")
     try:
-        target = getattr(importlib.import_module(entry.module), entry.attr or "target")
+        target = operator.attrgetter(attribute.strip() or "target")(importlib.import_module(module.strip()))
     except (ImportError, AttributeError) as error:
         raise TargetError(
-            f'the target "{entry.name}" does not load: {error}', where=entry.value, hint="Install its package again."
+            f'the target "{name}" does not load: {error}', where=value, hint="Install its package again."
         ) from error
     if not isinstance(target, Target) and callable(target):
         try:
@@ -100,12 +103,12 @@ def _load(entry: EntryPoint) -> Target:
             raise
         except Exception as error:
             raise TargetError(
-                f'the target "{entry.name}" cannot be made: {type(error).__name__}: {error}', where=entry.value
+                f'the target "{name}" cannot be made: {type(error).__name__}: {error}', where=value
             ) from error
     if not isinstance(target, Target):
         raise TargetError(
-            f'the entry point "{entry.name}" is not a target',
-            where=entry.value,
+            f'the entry point "{name}" is not a target',
+            where=value,
             expected="a tinycomp.Target, or a function that returns one",
             found=type(target).__name__,
         )
