@@ -393,7 +393,7 @@ def test_opt_refuses_what_it_does_not_know(call, arguments: list[str], text: str
 
 def test_opt_lists_the_passes(call) -> None:
     rows = {row["name"]: row for row in call("opt", "--list", "--json").json["passes"]}
-    assert rows["merge-composite"]["options"] == ["target", "policy", "dequantize"]
+    assert rows["merge-composite"]["options"] == ["target", "policy"]
     assert all(row["summary"] and "`" not in row["summary"] for row in rows.values())
     assert "merge-composite" in call("opt", "--list").out
 

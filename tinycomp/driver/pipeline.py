@@ -28,7 +28,6 @@ from tinycomp.passes.base import Pass
 from tinycomp.passes.duplicate_tails import DuplicateTails
 from tinycomp.passes.eliminate_common_subexpressions import EliminateCommonSubexpressions
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
-from tinycomp.passes.expand_functions import ExpandFunctions
 from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.passes.inline_functions import InlineFunctions
 from tinycomp.passes.merge_composite import MergeComposite
@@ -267,12 +266,10 @@ def partitioning_passes(
     """Return the passes that give every node to a target or to the host.
 
     One target after the other claims nodes: its legalising passes rewrite the layers that it refuses, where that helps,
-    then its composites and operator rules are tried. If the last target has rules for products, constants that no
-    composite has claimed are folded for them, dequantised weights included; this comes before its composites, unless it
-    has some for quantised numbers, which then are tried once more. Else the weights of quantised layers stay, which the
-    host computes in integers. Half precision that the earlier targets
-    left is computed in float32 if the last one wants that. If all targets have a cost, the cheapest placement decides
-    instead of their order.
+    then its composites and operator rules are tried. Constants that none has claimed are folded in the end, dequantised
+    weights included; but if no target has rules for products, the weights of quantised layers stay, which the host
+    computes in integers. Half precision that the earlier targets left is computed in float32 if the last one wants
+    that. If all targets have a cost, the cheapest placement decides instead of their order.
 
     Args:
         targets: The targets in priority order; each may have a policy of its own as well.
@@ -299,21 +296,15 @@ def partitioning_passes(
     if not optimize:
         claiming = ((MergeComposite(each, policy), AnnotateTarget((each,), policy)) for each in targets)
         return [*checking, *itertools.chain.from_iterable(claiming), *merging_regions]
-    merging: list[Pass] = [MergeComposite(target, policy) for target in last]
-    rules: list[Pass] = [EliminateDeadCode(), ExpandFunctions(last, policy), AnnotateTarget(last, policy)]
-    if last and not takes_products:
-        claiming_last = [OfferToTarget(last[0], policy), *folding, EliminateDeadCode()]
-    elif any(target.reads_quantized for target in last):
-        claiming_last = [*merging, *(MergeComposite(target, policy, dequantize=True) for target in last), *rules]
-    else:
-        claiming_last = [*folding, *merging, *rules]
     offering = ([*_legalising(target, policy), OfferToTarget(target, policy)] for target in targets[:-1])
     return [
         *checking,
         *itertools.chain.from_iterable(offering),
         *([WidenHalf()] if len(targets) > 1 and last[0].widens_half else []),
         *itertools.chain.from_iterable(_legalising(target, policy) for target in last),
-        *claiming_last,
+        *(OfferToTarget(target, policy, bounded=False) for target in last),
+        *folding,
+        EliminateDeadCode(),
         *merging_regions,
     ]
 

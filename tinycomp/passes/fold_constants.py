@@ -124,6 +124,11 @@ class _Budget:
         return _Budget(self.left if max_bytes is None else max_bytes, self.work if max_work is None else max_work)
 
 
+def allowed_growth(graph: Graph) -> int:
+    """Return by how many bytes folding may let the constants of a graph and its open bodies grow by default."""
+    return _Budget.of(graph).left
+
+
 _shared: ContextVar[_Budget | None] = ContextVar("tinycomp_folding", default=None)
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.base import Pass
-from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.remark import Remark
 from tinycomp.rewrite.composites import Composite, Selection, outline_all
 from tinycomp.rewrite.rules import open_graphs
@@ -36,12 +35,10 @@ class MergeComposite(Pass):
     Attributes:
         target: A target, the name of one, or a table of composites.
         policy: Says which nodes must stay out of composites; a target has a policy of its own as well.
-        dequantize: Whether to fold first, dequantised weights included, and to merge only if that changes something.
     """
 
     target: Target | str | Sequence[Composite]
     policy: Policy = field(default_factory=Policy)
-    dequantize: bool = False
 
     def run(self, graph: Graph) -> bool:
         """Merge in ``graph`` and its open bodies; remarks go to ``graph``.
@@ -50,9 +47,7 @@ class MergeComposite(Pass):
             TargetError: If there is no target of that name.
         """
         target = find(self.target) if isinstance(self.target, str) else self.target
-        changed = self.dequantize and FoldConstants(keep_quantized=False).run(graph)
-        if self.dequantize and not changed:
-            return False
+        changed = False
         for scope in open_graphs(graph):
             if isinstance(target, Target):
                 made = merge_for(target, scope, target.excluded(scope, self.policy), graph.remarks)

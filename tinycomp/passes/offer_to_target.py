@@ -44,6 +44,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
@@ -54,7 +55,7 @@ from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.passes.annotate_target import annotate_for
 from tinycomp.passes.base import Pass
 from tinycomp.passes.expand_functions import expand_for
-from tinycomp.passes.fold_constants import evaluated
+from tinycomp.passes.fold_constants import allowed_growth, evaluated
 from tinycomp.passes.merge_composite import merge_for
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import erase_dead, open_graphs
@@ -83,10 +84,13 @@ class OfferToTarget(Pass):
     Attributes:
         target: The target, or its name.
         policy: Says which nodes no target may have; the target has a policy of its own as well.
+        bounded: Whether at most MOST_BYTES of constants are dequantised. Where the target is the last one, they would
+            be folded in any case.
     """
 
     target: Target | str
     policy: Policy = field(default_factory=Policy)
+    bounded: bool = True
 
     def run(self, graph: Graph) -> bool:
         """Claim in ``graph`` and its open bodies.
@@ -94,21 +98,27 @@ class OfferToTarget(Pass):
         Raises:
             TargetError: If there is no target of that name, or one of its rules fails.
         """
-        target = find(self.target)
-        return offer(graph, target, self.policy)
+        most = MOST_BYTES if self.bounded else allowed_growth(graph)
+        return offer(graph, find(self.target), self.policy, most_bytes=most)
 
 
-def offer(graph: Graph, target: Target, policy: Policy, withheld: Mapping[Node, str] = MappingProxyType({})) -> bool:
+def offer(
+    graph: Graph,
+    target: Target,
+    policy: Policy,
+    withheld: Mapping[Node, str] = MappingProxyType({}),
+    most_bytes: int = MOST_BYTES,
+) -> bool:
     """Let ``target`` claim nodes of ``graph`` and its open bodies.
 
-    ``withheld`` gives nodes that it is not asked about, with the reasons.
+    ``withheld`` gives nodes that it is not asked about, with the reasons; ``most_bytes`` of constants are dequantised.
 
     Returns:
         Whether it has claimed anything.
     """
     claimed = False
     for scope in open_graphs(graph):
-        claimed |= offer_in(scope, target, policy, withheld, graph.remarks)
+        claimed |= _Offer(scope, target, policy, withheld, graph.remarks, most_bytes).run()
     return claimed
 
 
@@ -159,14 +169,20 @@ class _Offer:
     """One target's turn in one scope."""
 
     def __init__(
-        self, graph: Graph, target: Target, policy: Policy, withheld: Mapping[Node, str], remarks: list[Remark]
+        self,
+        graph: Graph,
+        target: Target,
+        policy: Policy,
+        withheld: Mapping[Node, str],
+        remarks: list[Remark],
+        most_bytes: int = MOST_BYTES,
     ) -> None:
         self.graph = graph
         self.target = target
         self.policy = policy
         self.remarks = remarks
         self.withheld = dict(withheld)
-        self.dequantized = _Dequantized(graph, target)
+        self.dequantized = _Dequantized(graph, target, most_bytes)
 
     def run(self) -> bool:
         if not self.target.reads_quantized:
@@ -191,13 +207,17 @@ class _Offer:
 class _Dequantized:
     """Constants that stand in for values computed from quantised ones while a target is asked."""
 
-    def __init__(self, graph: Graph, target: Target) -> None:
+    def __init__(self, graph: Graph, target: Target, budget: int) -> None:
         self.graph = graph
         self.target = target
-        self.budget = MOST_BYTES
+        self.budget = budget
         self.arrays: dict[Value, np.ndarray] = {}
         self.original: dict[Value, Value] = {}
-        self.in_composites = frozenset[tuple[str, str]]().union(*(c.pattern.operators for c in target.composites))
+
+    @cached_property
+    def in_composites(self) -> frozenset[tuple[str, str]]:
+        """What the target's patterns mention."""
+        return frozenset[tuple[str, str]]().union(*(c.pattern.operators for c in self.target.composites))
 
     def put_in(self) -> list[Node]:
         """Let nodes that the target may take read constants; return the nodes that are no longer read by others."""
