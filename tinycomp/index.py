@@ -164,7 +164,7 @@ LOWERINGS = MappingProxyType({
     "quantized.conversion": "DequantizeLinear QuantizeLinear",
     "quantized.elements": "tinycomp.composite::c.qbinary tinycomp.composite::c.qtable",
     "quantized.fixed_point": "tinycomp.composite::c.qresize tinycomp.composite::c.qsoftmax",
-    "quantized.operators": "ConvInteger MatMulInteger QLinearMatMul",
+    "quantized.operators": "ConvInteger MatMulInteger",
     "quantized.products": """
         tinycomp.composite::c.qavgpool tinycomp.composite::c.qconv tinycomp.composite::c.qconv_real
         tinycomp.composite::c.qconv_scaled tinycomp.composite::c.qdense tinycomp.composite::c.qdense_real

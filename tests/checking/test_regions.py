@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,11 @@ from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ops.typing import infer_node_types
 from tinycomp.quantized import patterns
 from tinycomp.quantized.layer import QuantizedLayer
+from tinycomp.quantized.reading import IntegerProduct, Requantization
 from tinycomp.runtime.native.executor import Pool
 from tinycomp.target import Target, Tolerance, find
-from tinycomp.targets.c.quantized.products import PackedProduct
+from tinycomp.targets.c.quantized import products
+from tinycomp.targets.c.quantized.products import layer_of
 
 LOOP = """
   %trips = const int64[] 3
@@ -136,11 +138,11 @@ def test_the_tolerance_is_the_target_s_own():
     assert check(graph, wrong_for("Neg", tolerance=Tolerance(rtol=1.0, atol=0.0)), feeds)["y"].within
 
 
-FAULTS: dict[str, Callable[[PackedProduct], dict[str, Any]]] = {
-    "a weight": lambda p: {"weight": np.where(np.arange(p.weight.size).reshape(p.weight.shape) == 5, 1, p.weight)},
-    "a zero point": lambda p: {"zero_point": p.zero_point + 1},
-    "a clamp": lambda p: {"to": p.to and dataclasses.replace(p.to, high=p.to.high - 1)},
-    "a rounding": lambda p: {"factors": p.factors * np.float32(1 + 2**-10)},
+FAULTS: dict[str, Callable[[IntegerProduct, Requantization], Any]] = {
+    "a weight": lambda p, to: replace(p, weight=p.weight + (np.arange(p.weight.size).reshape(p.weight.shape) == 5)),
+    "a zero point": lambda p, to: replace(p, zero_point=p.zero_point + 1),
+    "a clamp": lambda p, to: replace(to, high=to.high - 1),
+    "a rounding": lambda p, to: replace(p, scale=p.scale * (1 + 2**-10)),
 }
 
 
@@ -150,22 +152,19 @@ def test_a_fault_in_a_quantised_layer_is_named(fault: str, monkeypatch: pytest.M
     compiler = Compiler((find("c"),), Pool(1))
     graph = compiler.partition(tinycomp.from_onnx(digits_model(quantized=True)))
     layers = [n.output.name for _, n in graph.walk() if n.op in ("c.qconv", "c.qdense")]
-    of = PackedProduct.of
-
     for name in layers[:2]:
 
-        def planted(node: Node, layer: QuantizedLayer, wrong: str = name) -> PackedProduct:
-            made = of(node, layer)
-            if node.output.name != wrong:
-                return made
-            changed = FAULTS[fault](made)
-            changed = {k: v.astype(made.weight.dtype) if k == "weight" else v for k, v in changed.items()}
-            return dataclasses.replace(made, **changed)
+        def planted(node: Node, wrong: str = name) -> QuantizedLayer:
+            layer = layer_of(node)
+            if node.output.name == wrong:
+                changed = FAULTS[fault](layer.product, layer.result)
+                vars(layer)["product" if isinstance(changed, IntegerProduct) else "to"] = changed
+            return layer
 
-        monkeypatch.setattr(PackedProduct, "of", planted)
+        monkeypatch.setattr(products, "layer_of", planted)
         checks = compare_regions(graph, compiler.lowering())
         assert [c.first.name for c in checks if c.first is not None] == [name]
-    monkeypatch.setattr(PackedProduct, "of", of)
+    monkeypatch.undo()
     assert all(c.within and {d.largest for d in c.layers} == {0} for c in compare_regions(graph, compiler.lowering()))
 
 

@@ -148,7 +148,8 @@ class IntegerProduct:
     @property
     def largest_sum(self) -> int:
         """Return the greatest magnitude that a sum can reach, whatever the 8-bit data."""
-        return largest_sum(self.weight, self.bias)
+        terms = np.abs(self.weight.astype(np.int16)).reshape(len(self.weight), -1).sum(axis=1, dtype=np.int64)
+        return int((255 * terms + np.abs(self.bias)).max(initial=0))
 
 
 def without_zero_point(stored: Array, zero_point: Array) -> Array:
@@ -158,12 +159,6 @@ def without_zero_point(stored: Array, zero_point: Array) -> Array:
     whole = stored.astype(np.int16) - zero_point.astype(np.int16)
     narrow = whole.astype(np.int8)
     return narrow if np.array_equal(narrow, whole) else whole
-
-
-def largest_sum(weight: Array, bias: Array) -> int:
-    """Return the greatest magnitude of a sum of 8-bit data with weights ``[channels, …]`` and a bias ``[channels]``."""
-    terms = np.abs(weight.astype(np.int16)).reshape(len(weight), -1).sum(axis=1, dtype=np.int64)
-    return int((255 * terms + np.abs(bias)).max(initial=0))
 
 
 def fixed_point(ratios: Array) -> Array:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from tinycomp.ir.graph import COMPOSITE, Node, Value
-from tinycomp.ops.numeric import Array, prod
+from tinycomp.ops.numeric import prod
 from tinycomp.ops.spatial import Window
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.quantized.layer import QuantizedLayer
 from tinycomp.quantized.layers import KINDS
-from tinycomp.quantized.reading import Requantization, fixed_point
+from tinycomp.quantized.reading import IntegerProduct, fixed_point
 from tinycomp.rewrite import Match, reject
-from tinycomp.symbolic import Size, product
+from tinycomp.symbolic import Size
+from tinycomp.symbolic import product as size_of
 from tinycomp.target import Target
 from tinycomp.targets.c.codegen.element_program import TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter, Params, View
@@ -65,69 +66,42 @@ def _rounds_alike(match: Match, options: COptions) -> Verdict:
     return bool(away > error) or reject("near a tie, a mean in float32, as ONNX defines it, may be another number")
 
 
-@dataclass(frozen=True)
-class PackedProduct:
-    """A product of 8-bit numbers and constants, as the kernels take it.
+def layer_of(node: Node) -> QuantizedLayer:
+    """Return the layer that a composite is."""
+    return QuantizedLayer.of(node.body.nodes)
 
-    Attributes:
-        x: The data in the region, uint8.
-        y: The result in the region.
-        zero_point: Of the data.
-        weight: int8 or int16 without zero point, output channels first.
-        bias: int32, one per channel, or None.
-        factors: float32, what sums are multiplied by, one per channel; None where ``y`` are the sums.
-        to: How floats become those of ``y``; None where ``y`` is float.
-        ratios: The same as ``factors`` in float64 for the fixed-point rule; None where the model itself spells out the
-            float rule, or ``y`` is not quantised.
+
+def finish(emit: Emitter, node: Node, layer: QuantizedLayer | None, channels: int = 1) -> tuple[View | None, Params]:
+    """Return what a kernel multiplies sums by, and the parameters that say what becomes of them.
+
+    Args:
+        emit: Where factors are stored.
+        node: The node, whose result may be unsigned where that of the layer is not.
+        layer: What the node computes; None where it gives the sums.
+        channels: How many factors the kernel takes.
     """
-
-    x: Value
-    y: Value
-    zero_point: int
-    weight: Array
-    bias: Array | None
-    factors: Array | None
-    to: Requantization | None
-    ratios: Array | None = None
-
-    @classmethod
-    def of(cls, node: Node, layer: QuantizedLayer) -> PackedProduct:
-        """Return what the kernels take of a composite's layer."""
-        product, to = layer.product, layer.to
-        bias = product.bias.astype(np.int32) if product.bias.any() else None
-        factors = np.array(np.broadcast_to(layer.factors, (len(product.weight),)))
-        ratios = None if to is None or layer.is_spelled_out else layer.ratios()
-        if to is not None and node.output.dtype != to.dtype:
-            to = to.unsigned()
-        x = operands_of(node)[layer.stored()]
-        return cls(x, node.output, product.zero_point, product.weight, bias, factors, to, ratios)
-
-    def _is_fixed_point(self, emit: Emitter) -> bool:
-        return self.ratios is not None and emit.settings.requantize == "fixed_point"
-
-    def constants(self, emit: Emitter) -> tuple[View | None, View | None]:
-        """Return where bias and factors lie."""
-        factors = self.factors
-        if self._is_fixed_point(emit):
-            assert self.ratios is not None
-            factors = fixed_point(np.broadcast_to(self.ratios, (len(self.weight),)))
-        bias = None if self.bias is None else emit.constant(self.bias)
-        return bias, None if factors is None else emit.constant(factors)
-
-    def params(self, emit: Emitter) -> Params:
-        """Return the parameters that say how sums become results."""
-        return {
-            "x_zero_point": self.zero_point,
-            "weight_type": TYPES[self.weight.dtype.name],
-            "type": TYPES[self.y.dtype],
-            **rounding(self.to, fixed=self._is_fixed_point(emit)),
-        }
-
-
-def rounding(to: Requantization | None, *, fixed: bool) -> Params:
-    """Return the parameters of kernels that say how multiplied sums are stored; None for sums and floats."""
+    to, factors, fixed = None, None, False
+    if layer is not None:
+        to = layer.to
+        # Where the model itself spells out the float rule, there is no other.
+        fixed = to is not None and not layer.is_spelled_out and emit.settings.requantize == "fixed_point"
+        each = fixed_point(layer.ratios()) if fixed else layer.factors
+        factors = emit.constant(np.array(np.broadcast_to(each, (channels, *each.shape[1:]))))
+    if to is not None and node.output.dtype != to.dtype:
+        to = to.unsigned()
     ends = {} if to is None else {"y_zero_point": to.zero_point, "low": to.low, "high": to.high}
-    return {"rule": int(fixed), "y_zero_point": 0, "low": 0, "high": 0, **ends}
+    type_ = TYPES[node.output.dtype]
+    return factors, {"type": type_, "rule": int(fixed), "y_zero_point": 0, "low": 0, "high": 0, **ends}
+
+
+def _packed(
+    emit: Emitter, node: Node, product: IntegerProduct, layer: QuantizedLayer | None
+) -> tuple[list[View | None], Params]:
+    """Return bias and factors of a product with constant weights, and the parameters of its numbers."""
+    bias = product.bias.astype(np.int32)
+    factors, params = finish(emit, node, layer, len(bias))
+    numbers = {"x_zero_point": product.zero_point, "weight_type": TYPES[product.weight.dtype.name]}
+    return [emit.constant(bias) if bias.any() else None, factors], {**numbers, **params}
 
 
 @FAMILY.lower(
@@ -142,14 +116,13 @@ def rounding(to: Requantization | None, *, fixed: bool) -> Params:
 )
 def qconv(emit: Emitter, node: Node) -> None:
     """Emit a convolution of 8-bit images."""
-    record = QuantizedLayer.of(node.body.nodes)
-    emit_windows(emit, node, record, PackedProduct.of(node, record))
+    _emit_windows(emit, node, layer_of(node))
 
 
-def emit_windows(emit: Emitter, node: Node, record: QuantizedLayer, layer: PackedProduct) -> None:
-    """Emit the kernel call of a convolution or mean of images."""
-    window = window_at(record.core.op, record.geometry, sized_type(layer.x)[1], layer.weight.shape[2:])
-    emit_conv(emit, node, layer, window, record.groups)
+def _emit_windows(emit: Emitter, node: Node, layer: QuantizedLayer) -> None:
+    x = operands_of(node)[layer.stored()]
+    window = window_at(layer.core.op, layer.geometry, sized_type(x)[1], layer.product.weight.shape[2:])
+    emit_conv(emit, node, x, layer.product, window, layer.groups, layer)
 
 
 def _mean_layout(node: Node) -> LayoutRule:
@@ -159,38 +132,45 @@ def _mean_layout(node: Node) -> LayoutRule:
 def _is_whole(node: Node) -> bool:
     """Tell whether a mean has one window, which is the image."""
     (x,) = operands_of(node).values()
-    return QuantizedLayer.of(node.body.nodes).kernel == (x.shape or ())[2:]
+    return layer_of(node).kernel == (x.shape or ())[2:]
 
 
 @FAMILY.lower("c.qavgpool", check=taken, layout=_mean_layout, domain=COMPOSITE, unsigned=True, either=True)
 def qavgpool(emit: Emitter, node: Node) -> None:
     """Emit a mean as a convolution of every channel with equal weights, that of images as a product with a column."""
-    record = QuantizedLayer.of(node.body.nodes)
-    layer = PackedProduct.of(node, record)
+    layer = layer_of(node)
     if _is_whole(node):
-        column = replace(layer, weight=layer.weight[:1].reshape(1, -1), factors=record.factors)
-        emit_dense(emit, node, column, leading=2)
+        column = replace(layer.product, weight=layer.product.weight[:1].reshape(1, -1), bias=layer.product.bias[:1])
+        emit_dense(emit, node, operands_of(node)[layer.stored()], column, layer, leading=2)
     else:
-        emit_windows(emit, node, record, layer)
+        _emit_windows(emit, node, layer)
 
 
-def emit_conv(emit: Emitter, node: Node, layer: PackedProduct, window: Window[Size], groups: int) -> None:
+def emit_conv(
+    emit: Emitter,
+    node: Node,
+    x: Value,
+    product: IntegerProduct,
+    window: Window[Size],
+    groups: int,
+    layer: QuantizedLayer | None = None,
+) -> None:
     """Emit the kernel call of a convolution; depthwise ones have a kernel of their own."""
-    source, channels = image(layer.x), len(layer.weight)
-    to, of = pixels_to(emit, layer.y), pixels_of(emit, layer.x)
+    source, channels = image(x), len(product.weight)
+    to, of = pixels_to(emit, node.output), pixels_of(emit, x)
+    constants, results = _packed(emit, node, product, layer)
     params = {
         "batch": source.batch,
         "channels": source.channels,
         **window_params(window),
         "x_pixel_stride": of.stride,
         "y_pixel_stride": to.stride,
-        **layer.params(emit),
+        **results,
     }
     depthwise = groups == source.channels == channels
     if not depthwise:
         params |= {"out_channels": channels, "groups": groups, "algorithm": 0, "block_rows": 0}
-    bias, factors = layer.constants(emit)
-    operands = [to.view, of.view, emit.constant(layer.weight), bias, factors]
+    operands = [to.view, of.view, emit.constant(product.weight), *constants]
     emit.call("qdwconv2d" if depthwise else "qconv2d", operands, params, node)
 
 
@@ -200,18 +180,27 @@ def emit_conv(emit: Emitter, node: Node, layer: PackedProduct, window: Window[Si
 )  # fmt: skip
 def qdense(emit: Emitter, node: Node) -> None:
     """Emit a matrix product of 8-bit rows."""
-    emit_dense(emit, node, PackedProduct.of(node, QuantizedLayer.of(node.body.nodes)))
+    layer = layer_of(node)
+    emit_dense(emit, node, operands_of(node)[layer.stored()], layer.product, layer)
 
 
-def emit_dense(emit: Emitter, node: Node, layer: PackedProduct, leading: int = -1) -> None:
+def emit_dense(
+    emit: Emitter,
+    node: Node,
+    x: Value,
+    product: IntegerProduct,
+    layer: QuantizedLayer | None = None,
+    leading: int = -1,
+) -> None:
     """Emit the kernel call of a matrix product; rows of the weight are output channels.
 
     Rows of the data are what follows their ``leading`` axes.
     """
-    columns, depth = layer.weight.shape
-    rows = product(sized_type(layer.x)[1][:leading])
-    left = rows_of(emit, layer.x, rows, depth)
-    weight = layer.weight
+    weight = product.weight
+    columns, depth = weight.shape
+    rows = size_of(sized_type(x)[1][:leading])
+    left = rows_of(emit, x, rows, depth)
+    constants, results = _packed(emit, node, product, layer)
     # Output channels are the columns of a MatMul's weight; seen from there no copy is made.
     trans_b = weight.flags.c_contiguous
     params = {
@@ -221,9 +210,8 @@ def emit_dense(emit: Emitter, node: Node, layer: PackedProduct, leading: int = -
         "x_row_stride": left.strides[0],
         "y_row_stride": columns,
         "trans_b": int(trans_b),
-        **layer.params(emit),
+        **results,
         "block_rows": 0,
     }
-    bias, factors = layer.constants(emit)
     stored = emit.constant(weight if trans_b else weight.T)
-    emit.call("qgemm", [layer.y, left.view, stored, bias, factors], params, node)
+    emit.call("qgemm", [node.output, left.view, stored, *constants], params, node)

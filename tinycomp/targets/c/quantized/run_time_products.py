@@ -2,78 +2,58 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
 from tinycomp.errors import TargetError
 from tinycomp.ir.graph import COMPOSITE, Node, Value
-from tinycomp.ops.numeric import Array
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.quantized.layer import QuantizedLayer
 from tinycomp.quantized.layers import deepest
-from tinycomp.quantized.reading import (
-    Requantization,
-    fixed_point,
-)
 from tinycomp.symbolic import maximum
 from tinycomp.targets.c.codegen.element_program import TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter, View
 from tinycomp.targets.c.codegen.rules import LoweringRules, taken
 from tinycomp.targets.c.ops.matmul import factors, geometry
-from tinycomp.targets.c.quantized.products import rounding
+from tinycomp.targets.c.quantized.products import finish, layer_of
 from tinycomp.targets.common.checks import sized_type
 from tinycomp.targets.common.composites import operands_of
 
 FAMILY = LoweringRules()
 
 
-@dataclass(frozen=True)
-class RunTimeProduct:
-    """A product of two 8-bit matrices, as the kernel takes it.
+def emit_matmul(
+    emit: Emitter,
+    node: Node,
+    matrices: tuple[Value, Value],
+    points: Sequence[Value | View | None],
+    layer: QuantizedLayer | None = None,
+    point_count: int = 1,
+) -> None:
+    """Emit the kernel call of a product.
 
-    Attributes:
-        x: The left one.
-        w: The right one.
-        y: The result.
-        points: The zero points of both, where there are any: one number of ``x``, one or one per column of ``w``.
-        ratios: float64, what a step of the sums is worth in steps of ``y``, one or one per column; None where ``y`` are
-            the sums.
-        factors: The same in float32, as the float rule has it.
-        to: How floats become those of ``y``; None where ``y`` is float, or the sums.
+    Args:
+        emit: Where the call is added.
+        node: The node.
+        matrices: The factors.
+        points: Their zero points, where there are any: one of the left one, one or one per column of the right one.
+        layer: What the node computes; None where it gives the sums.
+        point_count: How many zero points the right factor has.
     """
-
-    x: Value
-    w: Value
-    y: Value
-    points: tuple[Value | View | None, Value | View | None]
-    ratios: Array | None = None
-    factors: Array | None = None
-    to: Requantization | None = None
-    point_count: int = 1
-
-
-def emit_matmul(emit: Emitter, node: Node, product: RunTimeProduct) -> None:
-    """Emit the kernel call of a product."""
-    to = product.to
-    fixed = to is not None and emit.settings.requantize == "fixed_point"
-    multiplied = product.factors
-    if fixed:
-        assert product.ratios is not None
-        multiplied = fixed_point(product.ratios)
-    left, right = factors(emit, product.x, product.w)
-    operands, params = geometry(emit, node, product.y, left, right, "xwy")
+    x, w = matrices
+    left, right = factors(emit, x, w)
+    operands, params = geometry(emit, node, node.output, left, right, "xwy")
+    multiplied, results = finish(emit, node, layer)
     params = {
         **params,
-        "x_type": TYPES[product.x.dtype],
-        "w_type": TYPES[product.w.dtype],
-        "w_zeros": product.point_count,
-        "factors": 1 if multiplied is None else len(multiplied),
-        "type": TYPES[product.y.dtype],
-        **rounding(to, fixed=fixed),
+        "x_type": TYPES[x.dtype],
+        "w_type": TYPES[w.dtype],
+        "w_zeros": point_count,
+        "factors": 1,
+        **results,
     }
-    last = None if multiplied is None else emit.constant(multiplied)
-    emit.call("qmatmul", [*operands, *product.points, None, last], params, node)
+    emit.call("qmatmul", [*operands, *points, None, multiplied], params, node)
 
 
 @FAMILY.lower(
@@ -86,7 +66,7 @@ def qmatmul(emit: Emitter, node: Node) -> None:
     Raises:
         TargetError: If the depth, which was not known when the composite was made, lets sums leave int32.
     """
-    layer, outer = QuantizedLayer.of(node.body.nodes), operands_of(node)
+    layer, outer = layer_of(node), operands_of(node)
     x, w = (outer.get(v, v) for v in map(layer.stored, (0, 1)))
     depth, most = sized_type(x)[1][-1], deepest(layer)
     if not isinstance(depth, int):
@@ -103,6 +83,4 @@ def qmatmul(emit: Emitter, node: Node) -> None:
         emit.constant(np.array([point], v.dtype)) if (point := layer.zero_point(i)) else None
         for i, v in enumerate(map(layer.stored, (0, 1)))
     ]
-    ratios = None if layer.to is None else layer.ratios()
-    result = RunTimeProduct(x, w, node.output, (points[0], points[1]), ratios, layer.factors, layer.to)
-    emit_matmul(emit, node, result)
+    emit_matmul(emit, node, (x, w), points, layer)

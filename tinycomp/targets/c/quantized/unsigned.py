@@ -35,8 +35,6 @@ OFFSET = 128
 TABLE = "c.qtable"
 _MOVES = frozenset({*named("selection"), "Concat", "Pad", "Resize"})
 _PAD_VALUE = 2
-_POINT_OF_RESULT = 7
-"""Where QLinearMatMul has the zero point of its result."""
 
 
 @dataclass
@@ -100,10 +98,6 @@ class MakeUnsigned:
             elif (packed and _is_int8(factor)) or factor in self._shifted:
                 node = self._with_point(node, place)
                 self._replace(node, index, self._unsigned(factor))
-        if _is_int8(node.output) and not self._is_final(node):
-            node = self._with_point(node, _POINT_OF_RESULT)
-            node.output.type = _as_uint8(node.output)
-            self._shifted[node.output] = None
 
     def _with_point(self, node: Node, index: int) -> Node:
         """Add 128 to the zero point that is operand ``index``; return the node in its place."""
