@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import inspect
 import pickle
+import re
 import sys
 import threading
 import typing
@@ -373,3 +374,13 @@ def test_the_same_method_is_there_for_all_once_it_is_made() -> None:
     finally:
         sys.setswitchinterval(interval)
     assert not failed
+
+
+def test_classes_are_defined_in_no_other_way() -> None:
+    """The standard decorator is left to the examples of targets, which are written as vendors write theirs."""
+    package = Path(records.__file__).parent
+    exempt = {"records.py", "targets/device_sim.py", "targets/npu_sim_device.py"}
+    standard = re.compile(r"from dataclasses import .*\bdataclass\b|dataclasses\.dataclass\b")
+    paths = {path.relative_to(package).as_posix(): path for path in package.rglob("*.py")}
+    found = [name for name, path in paths.items() if standard.search(path.read_text(encoding="utf-8"))]
+    assert set(found) == exempt, "import dataclass from tinycomp.records"

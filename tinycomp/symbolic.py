@@ -34,11 +34,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from tinycomp.lazy import cached_property
+from tinycomp.records import dataclass, field
 
 Range = tuple[int, int | None]
 """The least and the greatest value of a symbol; the greatest may be None for no limit."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from tinycomp.memory.budget import reserve
 from tinycomp.ops.agreement import fitting_sizes
 from tinycomp.ops.body_types import retype
 from tinycomp.ops.elements import element_sources, with_elements
+from tinycomp.records import dataclass
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.symbolic import Expression, assuming, dimension, evaluate, size, symbol
 from tinycomp.target import Tolerance

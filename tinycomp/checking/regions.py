@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from tinycomp.errors import TargetError, TinycompError, VerifyError
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ir.types import TensorType, type_of
 from tinycomp.ops.body_types import retype
+from tinycomp.records import dataclass, field
 from tinycomp.runtime.plan import Run
 
 

@@ -6,7 +6,6 @@ import dataclasses
 import io
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from tinycomp.ir.graph import REGION, Graph, Node
 from tinycomp.ir.types import EIGHT_BITS
 from tinycomp.ops import zero_points
 from tinycomp.quantized import Rounding
+from tinycomp.records import dataclass
 from tinycomp.runtime.files import make_folder, write_files
 from tinycomp.runtime.plan import Run
 from tinycomp.target import Tolerance

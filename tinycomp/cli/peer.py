@@ -7,13 +7,13 @@ import statistics
 import time
 from argparse import Namespace
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import tinycomp
 from tinycomp.cli.exits import UsageError
 from tinycomp.cli.models import load_graph, model_path
 from tinycomp.errors import TinycompError
+from tinycomp.records import asdict, dataclass
 
 BLOCKS = 10
 _WARM_UP = 3

@@ -9,7 +9,6 @@ import threading
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from rich.text import Text
 from tinycomp.cli import exits
 from tinycomp.console import SafeConsole
 from tinycomp.errors import TinycompError, visible
+from tinycomp.records import dataclass
 
 _BROKEN = "The installation seems to be broken; see: tinycomp doctor"
 _REPORT = "This is a fault in tinycomp. Run again with --traceback and report what it shows."

@@ -11,7 +11,6 @@ import functools
 import os
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +44,7 @@ from tinycomp.passes.fold_constants import sharing_budget
 from tinycomp.passes.offer_to_target import GivenBack
 from tinycomp.passes.round_weights import Precision, RoundWeights
 from tinycomp.passes.widen_half import multiplies_bfloat16
+from tinycomp.records import dataclass, field
 from tinycomp.remark import Remark
 from tinycomp.runtime.assumptions import module_of
 from tinycomp.runtime.module import Module, ModuleParts

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tinycomp.errors import OptionError, did_you_mean, shown
 from tinycomp.lazy import LazyModule
+from tinycomp.records import dataclass, field
 from tinycomp.target import Target
 
 if TYPE_CHECKING:

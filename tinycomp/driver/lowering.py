@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tinycomp.analysis.data_dependent import data_dependent
@@ -22,6 +21,7 @@ from tinycomp.ops import OPS, bind, is_opaque
 from tinycomp.ops.body_types import retype
 from tinycomp.ops.rows import following_rows
 from tinycomp.passes.merge_composite import merge_for
+from tinycomp.records import dataclass, field
 from tinycomp.rewrite.traits import has_trait
 from tinycomp.runtime.callable_region import CallableRegion
 from tinycomp.runtime.native.executor import Pool, Weights

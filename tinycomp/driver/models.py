@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -22,6 +21,7 @@ from tinycomp.memory.constants import check_files, is_evictable
 from tinycomp.ops.agreement import settle_sizes
 from tinycomp.ops.body_types import retype
 from tinycomp.ops.typing import use_records
+from tinycomp.records import dataclass
 from tinycomp.rewrite.edits import replace_results
 from tinycomp.rewrite.traits import has_trait
 

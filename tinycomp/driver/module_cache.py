@@ -21,7 +21,6 @@ import os
 import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +35,7 @@ from tinycomp.memory.budget import check_positive, limited
 from tinycomp.memory.interpreter import compiling, importing
 from tinycomp.memory.mapped import map_file, mappings_of
 from tinycomp.memory.system import open_regular, opened_beneath
+from tinycomp.records import dataclass
 from tinycomp.runtime.archive import FORMAT
 from tinycomp.runtime.cache import Entry, ModuleCache, size_limit
 from tinycomp.runtime.module import Module, with_parts

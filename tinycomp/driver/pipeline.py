@@ -12,7 +12,6 @@ import re
 import time
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import tinycomp.passes
@@ -36,6 +35,7 @@ from tinycomp.passes.offer_to_target import OfferToTarget
 from tinycomp.passes.partition_graph import PartitionGraph
 from tinycomp.passes.simplify import Simplify
 from tinycomp.passes.widen_half import WidenHalf
+from tinycomp.records import dataclass
 from tinycomp.target import Policy, Target, find
 from tinycomp.target.options import readings_of
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 
 from tinycomp.export_c.memory import MemoryMap
+from tinycomp.records import dataclass, replace
 from tinycomp.runtime.csource.source import CSource
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.symbolic import Size

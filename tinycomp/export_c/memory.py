@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from tinycomp.memory.planner import Lifetime, plan_tied
+from tinycomp.records import dataclass, field
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from tinycomp.errors import UnsupportedError, did_you_mean
+from tinycomp.records import dataclass
 from tinycomp.runtime.native.processor import available_isas, packs_weights
 
 

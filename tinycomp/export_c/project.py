@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +20,7 @@ from tinycomp.export_c.memory import MemoryMap
 from tinycomp.export_c.processors import Processor, processor_named
 from tinycomp.export_c.sources import files_of, headers_of
 from tinycomp.export_c.variants import definitions_of
+from tinycomp.records import asdict, dataclass, field, replace
 from tinycomp.runtime.files import make_folder, write_files
 from tinycomp.runtime.module import Module
 from tinycomp.runtime.spec import TensorSpec, bind_symbols, check_feed, order_feeds

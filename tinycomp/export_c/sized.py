@@ -13,7 +13,6 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tinycomp.errors import UnsupportedError
@@ -21,6 +20,7 @@ from tinycomp.export_c.actions import ABSENT, Action, Call, Condition, Copy, Fil
 from tinycomp.export_c.memory import Memory
 from tinycomp.export_c.processors import Processor
 from tinycomp.export_c.weights import Numbers, Weights
+from tinycomp.records import dataclass
 from tinycomp.runtime.native.executor import LoadedProgram
 from tinycomp.runtime.native.library import ffi, kernel_named, lib
 from tinycomp.runtime.native.program import BufferSpec, Instruction, Operand, Program

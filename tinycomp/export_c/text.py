@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ml_dtypes
@@ -26,6 +25,7 @@ from tinycomp.export_c.actions import (
 )
 from tinycomp.export_c.ethos_u import LIBRARY
 from tinycomp.export_c.processors import Processor
+from tinycomp.records import dataclass, field, replace
 from tinycomp.runtime.csource.source import CSource, c_comment, c_identifier, c_number
 from tinycomp.runtime.native.library import kernel_named
 from tinycomp.runtime.spec import TensorSpec, array_dtype

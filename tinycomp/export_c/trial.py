@@ -11,13 +11,13 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tinycomp.errors import ExecutionError, UnsupportedError
 from tinycomp.export_c.processors import Processor
 from tinycomp.export_c.project import Project
+from tinycomp.records import dataclass
 
 _SECONDS = 600
 _WARNINGS = ("-Wall", "-Wextra", "-pedantic")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tinycomp.export_c.processors import Processor
+from tinycomp.records import dataclass, field
 
 Numbers = tuple[int, int, int, int, int]
 """Numbers in a state: where they begin, how many of how many bytes, how often, and how many bytes apart."""

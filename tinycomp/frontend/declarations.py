@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 
 from tinycomp.errors import ModelError, TinycompWarning, TypeInferenceError
 from tinycomp.frontend.naming import reads
@@ -34,6 +33,7 @@ from tinycomp.ir.types import (
 )
 from tinycomp.lazy import cached_property
 from tinycomp.ops import is_opaque, traits_of
+from tinycomp.records import dataclass, field
 from tinycomp.symbolic import Expression, bounds, has_elements, size
 
 

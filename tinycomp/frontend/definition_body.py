@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from tinycomp.ir.schemas import known_opsets
 from tinycomp.ir.types import UNKNOWN_DTYPE, numpy_dtype
 from tinycomp.ops.numeric import Array, integer_range
 from tinycomp.ops.typing import infer_node_types
+from tinycomp.records import dataclass
 
 BYTES = frozenset({"int8", "uint8"})
 INTEGERS = BYTES | {"int16", "uint16", "int2", "int4", "uint2", "uint4"}

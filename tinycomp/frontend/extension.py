@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from tinycomp.errors import ModelError, did_you_mean
@@ -21,6 +20,7 @@ from tinycomp.ir.types import UNKNOWN
 from tinycomp.lazy import LazyTable
 from tinycomp.ops.record import heads
 from tinycomp.ops.typing import infer_node_types
+from tinycomp.records import dataclass
 
 OWN = "tinycomp.definition"
 """A domain in the opsets of a body that defines an operator."""

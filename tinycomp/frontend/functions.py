@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tinycomp.errors import ModelError, UnsupportedError, did_you_mean
 from tinycomp.frontend.loading import check_text, normal_domain, opset_imports
 from tinycomp.frontend.naming import bodies_of, check_nesting, produced_names, unique
 from tinycomp.ir.messages import AttributeProto, FunctionProto, NodeProto
 from tinycomp.ir.proto import attribute_kind
+from tinycomp.records import dataclass
 
 Key = tuple[str, str, str]
 """Domain, name, overload."""

@@ -10,7 +10,6 @@ import importlib
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -23,6 +22,7 @@ from tinycomp.ir.schemas import installed, known_ir_version, known_opsets
 from tinycomp.memory.mapped import map_file, mapping_of
 from tinycomp.memory.reading import reading
 from tinycomp.memory.system import open_regular
+from tinycomp.records import dataclass
 
 if TYPE_CHECKING:
     import onnx

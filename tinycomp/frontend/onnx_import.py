@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -52,6 +51,7 @@ from tinycomp.ir.schemas import since_version
 from tinycomp.ir.types import UNKNOWN, TensorType, Type, substitute, type_of, without_shape
 from tinycomp.ops.body_types import formal_types
 from tinycomp.ops.typing import infer_node_types, record_of
+from tinycomp.records import dataclass, field, replace
 
 if TYPE_CHECKING:
     import onnx

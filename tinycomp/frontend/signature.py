@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NoReturn
 
 from tinycomp.errors import ModelError, TypeInferenceError, did_you_mean
@@ -19,6 +18,7 @@ from tinycomp.ir.proto import ELEMENT_NAMES, NUMBER_BY_DTYPE, attribute_kind
 from tinycomp.ir.schemas import NEWEST, OPTIONAL, VARIADIC, Formal, known_opsets, operators, schema, versions
 from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, MapType, OptionalType, SequenceType, TensorType, Type
 from tinycomp.ops import OPS, unknown_domain
+from tinycomp.records import dataclass, field
 
 OWN_DOMAINS = frozenset({COMPOSITE, REGION, TINYCOMP})
 _KIND_NAMES: Mapping[int, str] = {

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from tinycomp.arguments import checked_fields
 from tinycomp.errors import GenerationError, shown
+from tinycomp.records import dataclass, field
 
 
 @checked_fields(GenerationError)

@@ -7,11 +7,11 @@ behind them is a last axis with 8 channels, a number alone rounds the last axis 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from tinycomp.errors import TargetError
 from tinycomp.ir.graph import CONVERSION, Node
 from tinycomp.ir.types import Dim
+from tinycomp.records import dataclass
 
 PACK, UNPACK = "Pack", "Unpack"
 _AXES = {2: "NC", 3: "NCW", 4: "NCHW", 5: "NCDHW"}

@@ -10,13 +10,13 @@ import functools
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
 
 import ml_dtypes
 import numpy as np
 
 from tinycomp import symbolic
 from tinycomp.errors import ModelError
+from tinycomp.records import dataclass, field, replace
 from tinycomp.symbolic import Size
 
 Dim = int | str | None

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from tinycomp.records import dataclass
 
 STATES = 20_000
 """Sets of steps that are looked at, at most; where there are more, steps keep their order."""

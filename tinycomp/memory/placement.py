@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tinycomp.errors import MemoryLimitError, OptionError, shown
 from tinycomp.memory.planner import ALIGNMENT
+from tinycomp.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

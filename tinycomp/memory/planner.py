@@ -13,9 +13,9 @@ import bisect
 import itertools
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tinycomp.errors import MemoryLimitError
+from tinycomp.records import dataclass
 
 ALIGNMENT = 64
 """Every buffer starts at a multiple of this many bytes: one cache line, one AVX-512 register."""

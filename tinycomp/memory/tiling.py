@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from tinycomp.errors import MemoryLimitError, OptionError, shown
+from tinycomp.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ queries Hq is a multiple of Hk, and consecutive query heads share a key head.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -21,6 +20,7 @@ from tinycomp.ops.activation import softmax_along
 from tinycomp.ops.numeric import Array, compute_dtype, fix_indices, node_shape, quiet, rounder, widened
 from tinycomp.ops.record import OpFamily
 from tinycomp.ops.rule import Facts, Results, Sizes
+from tinycomp.records import dataclass
 from tinycomp.symbolic import Size
 
 FAMILY = OpFamily("attention")

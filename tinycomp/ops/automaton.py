@@ -11,11 +11,11 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from tinycomp.ops.numeric import Array
+from tinycomp.records import dataclass
 
 _MOST_DEPTH = 50
 _MOST_PARTS, _MOST_STATES = 4000, 2000

@@ -22,7 +22,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -30,6 +29,7 @@ from tinycomp.errors import ModelError, did_you_mean
 from tinycomp.ir.graph import Node
 from tinycomp.ir.types import Type
 from tinycomp.ops.rule import Rule, Sizes
+from tinycomp.records import dataclass, field
 from tinycomp.symbolic import Size
 
 FLOATS = frozenset({"float16", "float32", "float64"})

@@ -7,7 +7,6 @@ length. Source: ONNX operator documentation of RNN, GRU and LSTM.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from tinycomp.memory.budget import check_time, current
 from tinycomp.ops.numeric import Array, compute_dtype, node_shape, quiet
 from tinycomp.ops.record import OpFamily
 from tinycomp.ops.rule import Facts, Results
+from tinycomp.records import dataclass
 from tinycomp.symbolic import Size, product
 
 FAMILY = OpFamily("recurrent")

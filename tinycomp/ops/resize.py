@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -19,6 +18,7 @@ from tinycomp.memory.budget import reserve
 from tinycomp.ops.numeric import Array, compute_dtype, fix_axes, integer_range, is_float, quiet
 from tinycomp.ops.record import OpFamily
 from tinycomp.ops.rule import Facts, Results
+from tinycomp.records import dataclass
 from tinycomp.symbolic import Size, bounds, if_zero, maximum, minimum
 
 FAMILY = OpFamily("resize")

@@ -22,7 +22,6 @@ conditions, or computes with :func:`tinycomp.symbolic.maximum` and its like.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -41,6 +40,7 @@ from tinycomp.ir.types import (
     type_of,
 )
 from tinycomp.ops.numeric import Array
+from tinycomp.records import dataclass
 from tinycomp.symbolic import (
     Expression,
     Size,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from tinycomp.errors import did_you_mean
 from tinycomp.ir.messages import AttributeProto
 from tinycomp.ir.schemas import NEWEST, operators, schema
 from tinycomp.ops import OPS
+from tinycomp.records import dataclass
 
 _CLOSED = ("", "ai.onnx.ml")
 """Domains of which every operator is known."""

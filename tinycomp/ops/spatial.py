@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from math import prod
 from typing import Any, Generic, TypeVar
 
@@ -18,6 +17,7 @@ import numpy as np
 from tinycomp.errors import ModelError
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.rule import Facts
+from tinycomp.records import dataclass
 from tinycomp.symbolic import Size, maximum, minimum
 
 S = TypeVar("S", bound=Size)

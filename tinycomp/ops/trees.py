@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from tinycomp.errors import ModelError
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.record import OpFamily
 from tinycomp.ops.rule import Facts, Results
+from tinycomp.records import dataclass
 from tinycomp.symbolic import Size
 
 FAMILY = OpFamily("trees")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from tinycomp.frontend.quantized_layer import take_apart
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.passes.base import Pass
+from tinycomp.records import dataclass, field
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.rewrite.traits import is_structural

@@ -21,7 +21,6 @@ The conversions are functions of ONNX operators, so that every type says what li
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from tinycomp.ir.blocked import PACK, UNPACK, BlockedLayout
 from tinycomp.ir.graph import CONVERSION, Graph, Node, Value
 from tinycomp.ir.types import Dim, tensor
 from tinycomp.passes.base import Pass
+from tinycomp.records import dataclass
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.target import Target, find_all
 

@@ -16,7 +16,6 @@ After; logical shapes, axes and attributes are untouched::
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
@@ -24,6 +23,7 @@ from tinycomp.ir.layout import CHANNELS_LAST, layout_of, memory_order
 from tinycomp.ir.types import ROW_MAJOR, TensorType, tensor
 from tinycomp.ops import OPS
 from tinycomp.passes.base import Pass
+from tinycomp.records import dataclass
 
 
 class LayoutRule(Enum):

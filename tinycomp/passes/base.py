@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import ClassVar
 
 from tinycomp.ir.graph import Graph
+from tinycomp.records import dataclass
 
 
 @dataclass(frozen=True)

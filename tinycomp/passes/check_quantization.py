@@ -23,10 +23,10 @@ the result "a" is uint8, not int8 | quantise it to int8
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tinycomp.ir.graph import Graph
 from tinycomp.passes.base import Pass
+from tinycomp.records import dataclass
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.target import Target, find_all

@@ -35,7 +35,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from tinycomp.errors import TypeInferenceError
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
@@ -45,6 +44,7 @@ from tinycomp.ops.body_types import retype
 from tinycomp.passes.base import Pass
 from tinycomp.passes.eliminate_common_subexpressions import EliminateCommonSubexpressions
 from tinycomp.passes.fold_constants import FoldConstants
+from tinycomp.records import dataclass
 from tinycomp.rewrite.edits import choose_branch, excerpt
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.symbolic import if_zero

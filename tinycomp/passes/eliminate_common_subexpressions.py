@@ -21,7 +21,6 @@ from __future__ import annotations
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.text.literals import AbsentArray, content_hash, raw_bytes
 from tinycomp.ir.types import refine
 from tinycomp.passes.base import Pass
+from tinycomp.records import dataclass
 from tinycomp.rewrite.edits import joined_sources
 from tinycomp.rewrite.rules import erase_dead, open_graphs
 from tinycomp.rewrite.traits import is_random, permutable

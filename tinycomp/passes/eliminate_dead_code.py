@@ -17,10 +17,9 @@ graph @main opset {"" = 17} (%x: float32[2]) -> (%y) {
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tinycomp.ir.graph import Graph
 from tinycomp.passes.base import Pass
+from tinycomp.records import dataclass
 from tinycomp.rewrite.edits import drop_unused_captures
 from tinycomp.rewrite.rules import open_graphs
 

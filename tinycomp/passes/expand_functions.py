@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 from tinycomp.errors import TinycompError
 from tinycomp.frontend.definition import defines, definition, is_defined_by_others
@@ -45,6 +44,7 @@ from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.passes.merge_composite import MergeComposite
 from tinycomp.passes.simplify import Simplify
+from tinycomp.records import dataclass, field, replace
 from tinycomp.remark import Remark
 from tinycomp.rewrite.composites import outline_whole
 from tinycomp.rewrite.rules import open_graphs

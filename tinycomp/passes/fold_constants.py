@@ -29,7 +29,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,6 +41,7 @@ from tinycomp.memory.budget import check_time, current
 from tinycomp.ops import bind, contents
 from tinycomp.ops.typing import has_contents
 from tinycomp.passes.base import Pass
+from tinycomp.records import dataclass, field
 from tinycomp.remark import Remark
 from tinycomp.rewrite.edits import bind_constant_captures, choose_branch, replace_by_constant
 from tinycomp.rewrite.rules import erase_dead, open_graphs

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tinycomp.frontend.inlining import inline_call
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.base import Pass
+from tinycomp.records import dataclass
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.target import Target, find_all
 

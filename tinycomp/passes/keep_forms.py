@@ -25,13 +25,13 @@ other nodes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from tinycomp.index import named
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.base import Pass
 from tinycomp.passes.offer_to_target import offer
 from tinycomp.passes.simplify import HIDING, Simplify, affine, indexing, movement, no_ops
+from tinycomp.records import dataclass, field
 from tinycomp.rewrite import Composite, RewriteRule, Rule
 from tinycomp.rewrite.composites import Selection, outline_all
 from tinycomp.rewrite.edits import excerpt

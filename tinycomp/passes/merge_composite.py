@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.base import Pass
+from tinycomp.records import dataclass, field, replace
 from tinycomp.remark import Remark
 from tinycomp.rewrite.composites import Composite, Selection, outline_all
 from tinycomp.rewrite.rules import open_graphs

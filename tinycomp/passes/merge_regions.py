@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,7 @@ from tinycomp.ops.typing import infer_node_types
 from tinycomp.passes.base import Pass
 from tinycomp.passes.offer_to_target import GivenBack
 from tinycomp.passes.search.regions import HOST, Problem, RegionSearch
+from tinycomp.records import dataclass, field
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.rewrite.traits import is_barrier, is_structural

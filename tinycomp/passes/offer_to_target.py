@@ -43,7 +43,6 @@ it does not claim keep the quantised weights, for the targets that come later.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
@@ -57,6 +56,7 @@ from tinycomp.passes.base import Pass
 from tinycomp.passes.expand_functions import expand_for
 from tinycomp.passes.fold_constants import allowed_growth, evaluated
 from tinycomp.passes.merge_composite import merge_for
+from tinycomp.records import dataclass, field
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import erase_dead, open_graphs
 from tinycomp.rewrite.traits import is_random

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tinycomp.errors import VerifyError
 from tinycomp.ir.graph import REGION, Graph, Node, tangles
 from tinycomp.passes.base import Pass
+from tinycomp.records import dataclass
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.target import Target, find_all

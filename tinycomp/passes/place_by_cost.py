@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 
 from tinycomp.errors import TargetError
 from tinycomp.ir.graph import Graph, Node
@@ -33,6 +32,7 @@ from tinycomp.ir.types import tensor
 from tinycomp.passes.base import Pass
 from tinycomp.passes.offer_to_target import offer, offer_in
 from tinycomp.passes.search.placement import Cheapest, Flow, Option, PlacementProblem, RegionSeconds, cheapest
+from tinycomp.records import dataclass, field, replace
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.rewrite.traits import is_structural

@@ -14,7 +14,6 @@ True
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import ml_dtypes
@@ -22,6 +21,7 @@ import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.passes.base import Pass
+from tinycomp.records import dataclass
 from tinycomp.rewrite.rules import open_graphs
 
 Precision = Literal["f32", "bf16", "f16"]

@@ -25,7 +25,6 @@ Constants that nobody reads any more die with the next dead code.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -34,6 +33,7 @@ from tinycomp.ir.graph import Attr, Graph, Node, Value
 from tinycomp.ir.proto import NUMBER_BY_DTYPE
 from tinycomp.ir.types import SequenceType, TensorType, Type, refine
 from tinycomp.passes.base import Pass
+from tinycomp.records import dataclass, field
 from tinycomp.rewrite.edits import bind_constant_captures, version_of
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.rewrite.traits import has_trait, is_random

@@ -16,7 +16,6 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import ml_dtypes
@@ -39,6 +38,7 @@ from tinycomp.pytorch.effects import (
 )
 from tinycomp.pytorch.exporting import FALLBACK, exported, to_onnx
 from tinycomp.pytorch.results import Results
+from tinycomp.records import dataclass
 from tinycomp.runtime.module import Module
 
 _MOST_MODULES = 8

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ops.numeric import Array
 from tinycomp.quantization.calibration import CalibrationData, Feeds, told_apart
 from tinycomp.quantization.noise import Ratio
+from tinycomp.records import dataclass, field
 from tinycomp.runtime.accuracy import EDGES, SLACK, Accuracy, LayerAccuracy
 from tinycomp.runtime.module import Module
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from tinycomp.ir.graph import Graph, Node
 from tinycomp.ir.types import TensorType
 from tinycomp.ops import bind
 from tinycomp.quantization.calibration import CalibrationData, Feeds, Watch
+from tinycomp.records import dataclass
 
 
 def has_tensors_alone(node: Node) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tinycomp.records import dataclass
 
 Array = np.ndarray
 LEAST_SCALE = float(np.finfo(np.float32).tiny)

@@ -8,13 +8,13 @@ much of the range of the first weight as of the second, so that one scale for al
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from tinycomp.index import named
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.quantization.layers import Layer
+from tinycomp.records import dataclass
 
 _HOMOGENEOUS = frozenset({*named("pool"), "Pad"})
 """Operators on single channels that commute with a positive factor; a Pad only if it could be quantised."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
 from types import MappingProxyType
@@ -21,6 +20,7 @@ from tinycomp.arguments import fits
 from tinycomp.errors import QuantizationError, did_you_mean, shown
 from tinycomp.index import named
 from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.records import dataclass
 from tinycomp.target.quantization import QuantizationRule, Rules
 
 ACTIVATIONS = ("uint8", "int8", "int16", "uint16")

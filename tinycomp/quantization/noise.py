@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from tinycomp.quantization.layers import Layer
 from tinycomp.quantization.options import Options
 from tinycomp.quantization.products import quantized_weight
 from tinycomp.quantization.quantizer import Quantizer
+from tinycomp.records import asdict, dataclass
 
 _INPUTS = 4
 _SUGGESTED = 0.5

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from tinycomp.errors import QuantizationError, did_you_mean, shown
@@ -12,6 +11,7 @@ from tinycomp.lazy import cached_property
 from tinycomp.quantization.check import rules_of
 from tinycomp.quantization.encoding import REDUCED_LIMIT, WEIGHT_LIMIT, Encoding
 from tinycomp.quantization.layers import RULES, Layer, Selector, find_layers
+from tinycomp.records import dataclass
 from tinycomp.target import Target, find
 from tinycomp.target.quantization import Rules
 

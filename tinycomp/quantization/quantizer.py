@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -28,6 +27,7 @@ from tinycomp.quantization.options import Activations, Method, Options, one_of
 from tinycomp.quantization.placement import Placement
 from tinycomp.quantization.weight_only import WeightMethod, WeightOptions, quantize_weights
 from tinycomp.quantized.layer import QuantizedLayer
+from tinycomp.records import dataclass, field, replace
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.target import Target
 from tinycomp.target.quantization import violations

@@ -14,7 +14,6 @@ A weight ``[K, N]`` is cut along K into blocks, each with a scale and a zero poi
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -32,6 +31,7 @@ from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.quantization.calibration import CalibrationData, Watch, watched
 from tinycomp.quantization.layers import RULES, Layer, Selector, select
 from tinycomp.quantization.options import one_of
+from tinycomp.records import dataclass
 
 WeightMethod = Literal["minmax", "mse", "gptq"]
 WEIGHT_METHODS: tuple[WeightMethod, ...] = ("minmax", "mse", "gptq")

@@ -7,7 +7,6 @@ requantised as sums are with TFLite's rounding.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import gcd
 
 import numpy as np
@@ -16,6 +15,7 @@ from tinycomp.ir.graph import Node
 from tinycomp.ops.numeric import Array
 from tinycomp.quantized.layer import QuantizedLayer
 from tinycomp.quantized.reading import Requantization, first
+from tinycomp.records import dataclass
 from tinycomp.remark import Remark, Verdict, reject
 from tinycomp.rewrite import Match
 

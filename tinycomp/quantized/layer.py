@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -27,6 +26,7 @@ from tinycomp.quantized.reading import (
     source,
     zero_point_of,
 )
+from tinycomp.records import dataclass
 from tinycomp.rewrite.traits import has_trait, is_structural
 
 STORED = ("int4", "uint4", "int8", "uint8", "int16", "uint16", "int32")

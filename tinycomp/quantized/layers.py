@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
@@ -22,6 +21,7 @@ from tinycomp.quantized.layer import QuantizedLayer
 from tinycomp.quantized.patterns import bias_per_channel, equal_counts, scaled_per_channel, spatial_pads, sums_fit
 from tinycomp.quantized.reading import MEAN_WEIGHT, Requantization, fixed_point, limits
 from tinycomp.quantized.softmax import IntegerSoftmax, has_lines
+from tinycomp.records import dataclass
 from tinycomp.remark import Remark, Verdict, reject
 from tinycomp.rewrite import Composite, Match, ValuePattern
 from tinycomp.rewrite.composites import Selection, outline_all

@@ -6,7 +6,6 @@ The functions work on the nodes of a match and on those of a composite's body al
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from tinycomp.index import named
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.spatial import window_attributes
+from tinycomp.records import dataclass
 from tinycomp.rewrite.traits import is_structural
 
 PRODUCTS = named("product")

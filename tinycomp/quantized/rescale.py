@@ -11,12 +11,11 @@ for integer factors with the same results for all pairs of bytes; 97 % of random
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tinycomp.ops.numeric import Array
 from tinycomp.quantized.reading import fixed_point
+from tinycomp.records import dataclass
 
 SHIFTS = range(2, 63)
 """What the specification allows."""

@@ -9,13 +9,12 @@ for lines of up to 2048 numbers. ``tinycomp_kernels.h`` has the formulas (qsoftm
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tinycomp.ops.numeric import Array
 from tinycomp.quantized.layer import QuantizedLayer
 from tinycomp.quantized.reading import Requantization, first
+from tinycomp.records import dataclass
 from tinycomp.remark import Verdict, reject
 from tinycomp.rewrite import Match
 

@@ -13,13 +13,13 @@ import sys
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from tinycomp.errors import PatternError
 from tinycomp.ir.graph import COMPOSITE, Graph, Node, Value
 from tinycomp.memory.locks import Lock
+from tinycomp.records import dataclass, field, replace
 from tinycomp.remark import Remark, reject
 from tinycomp.rewrite.matcher import (
     Check,

@@ -13,13 +13,13 @@ from __future__ import annotations
 import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, cast, overload
 
 import numpy as np
 
 from tinycomp.errors import PatternError, did_you_mean
 from tinycomp.ir.graph import COMPOSITE, Graph, Node, Value
+from tinycomp.records import dataclass, field
 from tinycomp.remark import Remark
 from tinycomp.rewrite.pattern import (
     Absent,

@@ -12,7 +12,6 @@ import inspect
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 from types import EllipsisType
 from typing import Any, TypeVar
 
@@ -23,6 +22,7 @@ from tinycomp.index import named
 from tinycomp.ir.graph import COMPOSITE, TINYCOMP
 from tinycomp.lazy import cached_property
 from tinycomp.ops.signatures import lacks_attribute, misfit, signature, takes_operands, unknown_operator
+from tinycomp.records import dataclass, field
 
 _P = TypeVar("_P", bound="ValuePattern")
 

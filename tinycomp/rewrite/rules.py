@@ -17,7 +17,6 @@ from __future__ import annotations
 import inspect
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +24,7 @@ import numpy as np
 from tinycomp.errors import PatternError, shown
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.types import UNKNOWN_DTYPE, compatible, numpy_dtype, refine
+from tinycomp.records import dataclass, field
 from tinycomp.remark import Remark
 from tinycomp.rewrite.matcher import Check, Feasibility, Match, Pattern, Search, judge, may_start, pattern
 from tinycomp.rewrite.pattern import OWN_OPS, Head

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tinycomp.records import dataclass
 from tinycomp.runtime.tables import drawn, table
 
 if TYPE_CHECKING:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, overload
+
+from tinycomp.records import dataclass, field
 
 _WIDTH = 80
 

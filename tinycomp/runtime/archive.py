@@ -20,7 +20,6 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,7 @@ from tinycomp.memory.constants import Place, place_of
 from tinycomp.memory.mapped import map_file, mapping_of
 from tinycomp.memory.reading import reading
 from tinycomp.memory.system import open_regular
+from tinycomp.records import dataclass, field
 from tinycomp.runtime.forms import COUNT, DAMAGED, check_form
 from tinycomp.runtime.manifest import ARCHIVE
 from tinycomp.runtime.native.program import Array

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tinycomp.errors import TargetError
+from tinycomp.records import dataclass, field
 from tinycomp.runtime.native.program import Array
 from tinycomp.runtime.plan import Run
 

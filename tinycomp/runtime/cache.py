@@ -16,7 +16,6 @@ import stat
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +26,7 @@ from tinycomp.errors import OptionError, TinycompWarning
 from tinycomp.memory.constants import VARIABLE, cache_folder
 from tinycomp.memory.mapped import map_file
 from tinycomp.memory.system import HAS_OWNERS, open_folder, open_regular
+from tinycomp.records import dataclass, field
 from tinycomp.runtime.archive import fingerprint
 from tinycomp.runtime.files import PARTIAL, write_file
 

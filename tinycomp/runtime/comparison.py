@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tinycomp.records import dataclass
 from tinycomp.runtime.report import Report
 from tinycomp.runtime.tables import drawn, milliseconds, si, table
 

@@ -6,8 +6,8 @@ Everything is numbered: values, and nodes with those that hold others before wha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+from tinycomp.records import dataclass, field
 from tinycomp.runtime.plan import Position
 
 

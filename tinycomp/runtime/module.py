@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -19,6 +18,7 @@ from tinycomp.errors import FeedError, did_you_mean, shown
 from tinycomp.lazy import cached_property
 from tinycomp.memory.budget import current, limited
 from tinycomp.memory.locks import Lock
+from tinycomp.records import dataclass, field
 from tinycomp.runtime.binding import Binding, bind_plan, check_bindable, copied_into, direct_call, direct_start
 from tinycomp.runtime.plan import Plan, device_sets
 from tinycomp.runtime.spec import TensorSpec, bind_symbols, check_feed, check_results, order_feeds

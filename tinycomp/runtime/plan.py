@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from tinycomp.errors import ExecutionError, MemoryLimitError, TinycompError
 from tinycomp.lazy import cached_property
 from tinycomp.memory.budget import ENLARGE, check_time, current
+from tinycomp.records import dataclass
 from tinycomp.runtime.spec import TensorSpec
 
 Position = tuple[int, ...]

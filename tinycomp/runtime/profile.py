@@ -14,13 +14,13 @@ import json
 import statistics
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tinycomp.records import dataclass
 from tinycomp.runtime.device.lanes import HOST
 from tinycomp.runtime.device.plan import DevicePlan
 from tinycomp.runtime.device.request import Span

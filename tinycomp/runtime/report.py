@@ -9,13 +9,13 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tinycomp.arguments import checked
 from tinycomp.errors import ModelError
+from tinycomp.records import dataclass, field
 from tinycomp.remark import Remark
 from tinycomp.runtime.forms import built
 from tinycomp.runtime.plan import Position

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from tinycomp.records import dataclass, field
 from tinycomp.remark import Remark
 from tinycomp.runtime.plan import Position
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ml_dtypes
@@ -12,6 +11,7 @@ import numpy as np
 
 from tinycomp.errors import ExecutionError, FeedError, did_you_mean, shown, visible
 from tinycomp.lazy import cached_property
+from tinycomp.records import dataclass, field, replace
 
 _UNREADABLE = "cannot be read as an array"
 _FROM_BITS = (

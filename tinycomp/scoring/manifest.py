@@ -13,7 +13,6 @@ import os
 import platform
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,6 +22,7 @@ from tinycomp.errors import OptionError
 from tinycomp.memory import reading as named
 from tinycomp.memory.reading import read_regular
 from tinycomp.memory.system import lock_file, unlock_file
+from tinycomp.records import dataclass
 from tinycomp.runtime.files import failure, make_folder, write_file
 from tinycomp.scoring.parquet import opened, reading
 from tinycomp.scoring.piece import Piece, state_of

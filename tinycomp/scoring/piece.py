@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from tinycomp.records import dataclass
 
 REJECTS = "_rejects"
 """The folder of failed rows inside that of the results. Readers of folders pass over names like this."""

@@ -7,7 +7,6 @@ import os
 import secrets
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from tinycomp.driver.models import Model, load_graph
 from tinycomp.driver.tune import Bar
 from tinycomp.errors import ExecutionError, FeedError, OptionError, WriteError, did_you_mean
 from tinycomp.memory.reading import reading
+from tinycomp.records import dataclass
 from tinycomp.runtime.files import remove_partial
 from tinycomp.runtime.module import Module
 from tinycomp.runtime.native.processor import default_threads

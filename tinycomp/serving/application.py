@@ -9,7 +9,6 @@ import logging
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -30,6 +29,7 @@ from tinycomp.errors import (
     TinycompError,
     did_you_mean,
 )
+from tinycomp.records import dataclass
 from tinycomp.runtime.module import Module
 from tinycomp.runtime.spec import bind_symbols, check_feed, order_feeds
 from tinycomp.serving.batching import Batcher, Runnable, batch_size_of, rows_are_independent

@@ -8,7 +8,6 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import anyio
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from tinycomp.analysis.independent_rows import batch_of
 from tinycomp.errors import DeviceFault, FeedError
 from tinycomp.ir.graph import Graph
+from tinycomp.records import dataclass
 from tinycomp.runtime.module import Module
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.serving.metrics import Observer

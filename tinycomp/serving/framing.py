@@ -12,8 +12,8 @@ import enum
 import itertools
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from tinycomp.records import dataclass
 from tinycomp.serving.protocol import RequestError
 
 HEAD_BYTES = 1 << 16

@@ -11,7 +11,6 @@ import itertools
 import math
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -20,6 +19,7 @@ import orjson
 from numpy.typing import NDArray
 
 from tinycomp.errors import TinycompError, UnsupportedError, did_you_mean
+from tinycomp.records import dataclass
 from tinycomp.runtime.spec import TensorSpec
 
 HEADER = "Inference-Header-Content-Length"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from tinycomp.errors import TargetError, shown
 from tinycomp.ir.graph import Node
 from tinycomp.ir.types import tensor
+from tinycomp.records import dataclass, field
 from tinycomp.target.policy import macs, sample_bytes
 from tinycomp.target.region import Region
 

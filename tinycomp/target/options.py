@@ -38,11 +38,11 @@ import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from tinycomp.arguments import fits, is_same, joined, values_of
 from tinycomp.errors import OptionError, TargetError, did_you_mean, shown
+from tinycomp.records import dataclass, field
 
 _CONSTANTS: Mapping[str, Any] = types.MappingProxyType({"true": True, "false": False, "none": None})
 _PLAIN = (bool, int, float, str, type(None))

@@ -7,10 +7,10 @@ node), and the target that they belong on, or ``"host"``. Of several entries for
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 from tinycomp.errors import OptionError, did_you_mean, shown
 from tinycomp.ir.graph import Graph, Node
+from tinycomp.records import dataclass
 from tinycomp.target.policy import match, operators
 
 HOST = "host"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import fnmatch
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -17,6 +16,7 @@ from tinycomp.errors import OptionError, TargetError, did_you_mean, shown
 from tinycomp.ir.graph import Graph, Node, Value, reachable
 from tinycomp.ir.types import TensorType, tensor
 from tinycomp.ops import OPS
+from tinycomp.records import dataclass, fields
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.symbolic import Size, sample, size, substitute
 

@@ -7,7 +7,6 @@ refused with the violation as the reason, and reports name the layers of a model
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -17,6 +16,7 @@ from tinycomp.index import named
 from tinycomp.ir.graph import Node
 from tinycomp.ops.numeric import prod
 from tinycomp.quantized.layer import STORED, QuantizationParameters, QuantizedLayer
+from tinycomp.records import dataclass
 from tinycomp.remark import Remark
 
 Role = Literal["activations", "weights"]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.lazy import cached_property
+from tinycomp.records import dataclass
 from tinycomp.target.policy import macs, operators, sample_bytes
 
 

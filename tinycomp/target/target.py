@@ -8,7 +8,6 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Sequence, Sized
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar, get_args, overload
 
 import numpy as np
@@ -20,6 +19,7 @@ from tinycomp.ir.graph import Graph, Node
 from tinycomp.lazy import LazyModule
 from tinycomp.ops.signatures import unknown_operator
 from tinycomp.quantized import Rounding
+from tinycomp.records import dataclass
 from tinycomp.rewrite import Composite, Match, Remark, reject
 from tinycomp.rewrite.composites import CompositeGroup
 from tinycomp.rewrite.pattern import Head

@@ -15,7 +15,6 @@ import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from importlib import metadata
 
 from rich.text import Text
@@ -24,6 +23,7 @@ from tinycomp.cli.exits import FAILED, OK
 from tinycomp.cli.session import Command, Session
 from tinycomp.console import FoldingTable
 from tinycomp.memory.system import usable_processors
+from tinycomp.records import asdict, dataclass
 
 GOOD, WARNING, BROKEN = "ok", "warning", "broken"
 _OPTIONAL = ("onnxruntime",)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from tinycomp.driver.advice.borders import Borders, find_borders
@@ -21,6 +20,7 @@ from tinycomp.driver.advice.rules import ORDINARY, rule_changes
 from tinycomp.driver.advice.setup import Change, Outcome, Setup, changed
 from tinycomp.ir.graph import Node
 from tinycomp.passes.fold_constants import FoldConstants
+from tinycomp.records import dataclass, field
 from tinycomp.remark import Remark
 from tinycomp.runtime.advice import Advice, AdviceList
 

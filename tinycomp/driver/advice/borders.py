@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass
 
 import networkx as nx
 
 from tinycomp.ir.blocked import conversion_of
 from tinycomp.ir.graph import Graph, Node, reachable
+from tinycomp.records import dataclass
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.target.policy import macs

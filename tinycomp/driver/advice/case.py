@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from tinycomp.driver.advice.setup import Setup
 from tinycomp.ir.graph import Graph, Node
+from tinycomp.records import dataclass
 from tinycomp.remark import Remark
 from tinycomp.rewrite.traits import has_trait
 from tinycomp.target import Target

@@ -8,13 +8,13 @@ Slice of what there was before.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import UNKNOWN_DTYPE, TensorType, numpy_dtype
 from tinycomp.ops.typing import record_of
+from tinycomp.records import dataclass, field
 from tinycomp.rewrite.traits import attribute, has_trait, is_structural
 
 

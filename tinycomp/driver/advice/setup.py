@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Set
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tinycomp.driver.pipeline import Pipeline, optimisation_passes, partitioning_passes
 from tinycomp.frontend import Shapes
 from tinycomp.ir.graph import Graph, Node
+from tinycomp.records import dataclass, field, replace
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.symbolic import assuming
 from tinycomp.target import Placement, Policy, Target

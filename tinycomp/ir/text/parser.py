@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from tinycomp.ir.types import (
     known_dtypes,
     type_of,
 )
+from tinycomp.records import dataclass, field
 
 
 class AttributeParser(TokenStream):

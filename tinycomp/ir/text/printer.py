@@ -46,7 +46,6 @@ Example::
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -56,6 +55,7 @@ from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.text.lexer import MAX_NESTING
 from tinycomp.ir.text.literals import array_literal, bytes_literal, content_hash, float_attr, quote, value_name, word
 from tinycomp.ir.types import MapType, OptionalType, SequenceType, TensorType, type_of
+from tinycomp.records import dataclass
 
 INDENT = "  "
 Span = tuple[int, int]

@@ -30,7 +30,6 @@ Each rewrite is a pass in a file of its own. A target names those that it wants 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tinycomp.ir.graph import Graph, Node
@@ -40,6 +39,7 @@ from tinycomp.passes.base import Pass
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.legalize.base import Legalization
 from tinycomp.passes.offer_to_target import offer
+from tinycomp.records import dataclass, field
 from tinycomp.remark import Remark
 from tinycomp.rewrite.edits import excerpt
 from tinycomp.rewrite.rules import open_graphs

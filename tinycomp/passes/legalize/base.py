@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import ClassVar
 
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.base import Pass
 from tinycomp.passes.legalize.layer import Layer
+from tinycomp.records import dataclass
 from tinycomp.rewrite.rules import open_graphs
 
 

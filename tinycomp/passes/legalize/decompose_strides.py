@@ -22,12 +22,12 @@ graph @main opset {"" = 17} (%x: float32[1, 2, 12, 12]) -> (%y) {
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.passes.legalize.base import Legalization
 from tinycomp.passes.legalize.layer import Layer, attributes, given, has_plain_pads
+from tinycomp.records import dataclass
 from tinycomp.rewrite.edits import version_of
 
 MAX_OF_BYTES = 12

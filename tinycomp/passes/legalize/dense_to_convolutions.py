@@ -24,13 +24,13 @@ graph @main opset {"" = 17} (%x: float32[2, 3]) -> (%y) {
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.ops.numeric import prod
 from tinycomp.passes.legalize.base import Legalization
 from tinycomp.passes.legalize.layer import Layer
+from tinycomp.records import dataclass, replace
 
 
 @dataclass(frozen=True)

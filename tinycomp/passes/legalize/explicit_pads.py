@@ -27,12 +27,12 @@ graph @main opset {"" = 17} (%q: int8[1, 1, 4, 4]) -> (%y) {
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.legalize.base import Legalization
 from tinycomp.passes.legalize.layer import Layer, attributes, given, has_plain_pads
+from tinycomp.records import dataclass
 from tinycomp.rewrite.edits import version_of
 
 PAD_OF_OPERANDS = 11

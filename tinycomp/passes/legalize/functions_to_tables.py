@@ -20,7 +20,6 @@ Gather int8[256] int32[4]
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -31,6 +30,7 @@ from tinycomp.ops import bind
 from tinycomp.ops.numeric import Array
 from tinycomp.passes.legalize.base import Legalization
 from tinycomp.passes.legalize.layer import Layer
+from tinycomp.records import dataclass
 from tinycomp.rewrite.traits import has_trait
 
 _BYTES = frozenset({"int8", "uint8"})

@@ -6,7 +6,6 @@ What only moves numbers is written on the stored ones, so that products and mean
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from tinycomp.index import named
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ops.numeric import Array
 from tinycomp.passes.simplify.facts import is_private, producer
+from tinycomp.records import dataclass
 from tinycomp.rewrite.edits import take_over, version_of
 from tinycomp.rewrite.rules import erase_dead
 

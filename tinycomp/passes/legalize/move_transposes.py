@@ -21,7 +21,6 @@ graph @main opset {"" = 17} (%x: float32[1, 2, 3, 4], %z: float32[1, 2, 3, 4]) -
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -29,6 +28,7 @@ import numpy as np
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.passes.legalize.base import Legalization
 from tinycomp.passes.simplify.facts import producer
+from tinycomp.records import dataclass
 from tinycomp.rewrite.edits import take_over
 from tinycomp.rewrite.rules import erase_dead
 from tinycomp.rewrite.traits import has_trait

@@ -29,7 +29,6 @@ graph @main opset {"" = 17} (%q: int8[1, 1, 2, 2]) -> (%y) {
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -37,6 +36,7 @@ import numpy as np
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.legalize.base import Legalization
 from tinycomp.passes.legalize.layer import Layer
+from tinycomp.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,6 @@ graph @main opset {"" = 17} (%q: int8[1, 8, 4, 4]) -> (%y) {
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from tinycomp.ir.graph import Graph, Node
@@ -34,6 +33,7 @@ from tinycomp.ops.numeric import prod
 from tinycomp.passes.legalize.base import Legalization
 from tinycomp.passes.legalize.layer import Layer
 from tinycomp.passes.simplify.facts import ints
+from tinycomp.records import dataclass
 
 _IMAGE = 4
 

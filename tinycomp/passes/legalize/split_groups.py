@@ -23,12 +23,12 @@ graph @main opset {"" = 17} (%x: float32[1, 4, 1, 1]) -> (%y) {
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.legalize.base import Legalization
 from tinycomp.passes.legalize.layer import Layer, attributes
+from tinycomp.records import dataclass
 from tinycomp.rewrite.edits import version_of
 
 _SIZES_ARE_OPERANDS = 13

@@ -31,7 +31,6 @@ graph @main opset {"" = 17} (%x: float32[1, 1, 1, 8]) -> (%y) {
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -41,6 +40,7 @@ from tinycomp.ops.numeric import Array
 from tinycomp.passes.legalize.base import Legalization
 from tinycomp.passes.legalize.explicit_pads import PAD_OF_OPERANDS
 from tinycomp.passes.legalize.layer import Layer, attributes, given, has_plain_pads
+from tinycomp.records import dataclass
 from tinycomp.rewrite.edits import version_of
 
 

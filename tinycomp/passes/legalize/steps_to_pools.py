@@ -24,7 +24,6 @@ graph @main opset {"" = 17} (%x: int8[1, 3, 8, 8]) -> (%y) {
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from tinycomp.ir.graph import Graph, Node
@@ -32,6 +31,7 @@ from tinycomp.passes.legalize.base import Legalization
 from tinycomp.passes.legalize.decompose_strides import MAX_OF_BYTES, leave_out, strides_within
 from tinycomp.passes.legalize.layer import Layer
 from tinycomp.passes.simplify.facts import ints
+from tinycomp.records import dataclass
 from tinycomp.rewrite.edits import version_of
 
 _NUMBERS = frozenset({"int8", "uint8", "float32"})

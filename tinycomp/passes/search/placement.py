@@ -22,11 +22,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 
 from tinycomp.lazy import cached_property
 from tinycomp.passes.search.regions import HOST, Problem, RegionSearch
+from tinycomp.records import dataclass
 
 EXACT = 12
 """Most nodes of a problem that is searched exactly."""

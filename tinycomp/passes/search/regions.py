@@ -26,7 +26,8 @@ which vertex has which colour, who depends on whom, and which pairs may be joine
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+
+from tinycomp.records import dataclass
 
 HOST = 0
 """The colour of vertices that are never joined with another one."""

@@ -30,12 +30,11 @@ infinities or rounding by more than another order of the same operations would.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tinycomp.ir.graph import Graph
 from tinycomp.passes.base import Pass
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
 from tinycomp.passes.simplify import affine, carried, classical, indexing, movement, no_ops, quantized, sequences
+from tinycomp.records import dataclass
 from tinycomp.rewrite import Engine, Rule
 
 RULES: tuple[Rule, ...] = (

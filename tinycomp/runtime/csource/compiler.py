@@ -8,10 +8,10 @@ import platform
 import shlex
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 from tinycomp.errors import TargetError
+from tinycomp.records import dataclass
 from tinycomp.runtime.csource.source import CSource
 
 COMPILERS = ("cc", "gcc", "clang")

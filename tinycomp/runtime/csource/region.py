@@ -8,7 +8,6 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from tinycomp.errors import ExecutionError, TargetError
 from tinycomp.memory.system import REMOVES_LOADED_FILES
+from tinycomp.records import dataclass
 from tinycomp.runtime.cache import CCache
 from tinycomp.runtime.csource.compiler import ENTRY, CCompiler, find_compiler
 from tinycomp.runtime.csource.source import CSource

@@ -22,13 +22,13 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tinycomp.errors import ArtifactError, TargetError, shown
 from tinycomp.memory.reading import reading
+from tinycomp.records import dataclass, field
 from tinycomp.runtime.native.program import Array
 
 MAX_NAME = 40

@@ -12,7 +12,6 @@ import weakref
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
@@ -24,6 +23,7 @@ from tinycomp.errors import DeviceFault, FeedError, OptionError, did_you_mean, s
 from tinycomp.memory.budget import LASTING, check_positive
 from tinycomp.memory.placement import Memory
 from tinycomp.memory.reading import reading
+from tinycomp.records import dataclass, field
 
 Array = NDArray[Any]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from tinycomp.lazy import cached_property
 from tinycomp.memory.locks import Lock
 from tinycomp.memory.planner import ALIGNMENT, Lifetime, plan_arena
+from tinycomp.records import dataclass
 from tinycomp.runtime.device.instances import DeviceSet, Instance
 from tinycomp.runtime.device.interface import DeviceBuffer
 from tinycomp.runtime.device.region import DeviceRegion, Shape, follows_from, places_of, shape_of

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tinycomp.lazy import cached_property
 from tinycomp.memory.budget import current, in_time
 from tinycomp.memory.system import after_fork_in_child
+from tinycomp.records import dataclass
 from tinycomp.runtime.device.interface import DeviceBuffer
 from tinycomp.runtime.device.lanes import Lanes
 from tinycomp.runtime.device.region import DeviceRegion

@@ -16,13 +16,13 @@ import queue
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tinycomp.errors import DeviceFault
 from tinycomp.memory.budget import Limits, check_time, current, in_time, time_is_up
+from tinycomp.records import dataclass
 from tinycomp.runtime.device.instances import Instance, Member, heard
 from tinycomp.runtime.device.interface import Activity, Array, DeviceBuffer, as_fault
 from tinycomp.runtime.device.lanes import Lanes, Placed

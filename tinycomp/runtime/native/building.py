@@ -7,10 +7,10 @@ calls for programs that run without Python.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tinycomp.errors import TargetError, did_you_mean
+from tinycomp.records import dataclass, field
 from tinycomp.runtime.native.library import Kernel, codes, ffi, kernel_named, lib
 from tinycomp.runtime.native.program import CONTROL_FLOW, SPACES, Array, Control, Instruction, Operand, Program
 from tinycomp.runtime.spec import array_dtype

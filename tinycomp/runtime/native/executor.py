@@ -6,7 +6,6 @@ import math
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from tinycomp.errors import DeclaredShapeError, ExecutionError, FeedError, TargetError, shown
 from tinycomp.memory.budget import Limits, check_time, current, reserve_bytes, time_is_up
 from tinycomp.memory.mapped import mapping_of
+from tinycomp.records import dataclass
 from tinycomp.runtime.native.building import ControlCall, Place, Sizes, describe
 from tinycomp.runtime.native.library import Kernel, address, ffi, lib, raise_error
 from tinycomp.runtime.native.processor import default_threads

@@ -6,7 +6,6 @@ import functools
 import os
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from tinycomp.errors import UnsupportedError
 from tinycomp.memory.system import usable_processors
+from tinycomp.records import asdict, dataclass
 from tinycomp.runtime.native.library import c_strings, ffi, lib, raise_error
 
 

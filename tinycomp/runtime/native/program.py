@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +17,7 @@ import numpy as np
 from tinycomp.errors import ArtifactError, shown
 from tinycomp.lazy import cached_property
 from tinycomp.memory.reading import reading
+from tinycomp.records import dataclass, field, replace
 from tinycomp.runtime.forms import DAMAGED
 from tinycomp.runtime.native.library import kernel_named, lib
 from tinycomp.runtime.spec import TensorSpec

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from tinycomp.records import dataclass
 from tinycomp.runtime.native.building import ControlCall, Described, Extent, Place, describe
 from tinycomp.runtime.native.library import Kernel, ffi, lib
 from tinycomp.runtime.native.program import Array, BufferSpec, Program

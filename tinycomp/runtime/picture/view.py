@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from tinycomp.records import dataclass
 from tinycomp.runtime.accuracy import Accuracy, by_source
 from tinycomp.runtime.diagram import Diagram, DiagramNode
 from tinycomp.runtime.plan import Position

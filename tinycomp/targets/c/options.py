@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tinycomp.quantized import Rounding
+from tinycomp.records import dataclass, field
 from tinycomp.runtime.native.processor import default_isa
 from tinycomp.target import Tolerance
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.infer import Uncompared, frozen
+from tinycomp.records import dataclass
 from tinycomp.rewrite import Match, P, Pattern, ValuePattern
 
 FLOAT_MAX = float(np.finfo(np.float32).max)

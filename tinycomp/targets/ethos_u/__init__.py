@@ -7,11 +7,11 @@ the reference model of TOSA runs the program that the stream was made of.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal
 
 from tinycomp.ir.graph import Node
 from tinycomp.passes.legalize import DecomposeStrides
+from tinycomp.records import dataclass, field
 from tinycomp.rewrite import reject
 from tinycomp.runtime.blob import Blob
 from tinycomp.target import Policy, Target, Tolerance

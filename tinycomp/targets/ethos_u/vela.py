@@ -6,12 +6,12 @@ import csv
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from tinycomp.ops.numeric import Array
+from tinycomp.records import dataclass
 from tinycomp.target import Decline
 from tinycomp.targets.tosa.tools import environment, missing
 

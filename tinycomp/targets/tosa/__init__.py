@@ -8,7 +8,6 @@ installed in another environment.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from tinycomp.ir.graph import Graph, Node
 from tinycomp.ops.numeric import Array
 from tinycomp.passes.legalize import ExplicitPads, NarrowWeights, ReductionsToPools, StepsToPools
 from tinycomp.passes.legalize import TransposedToConvolutions as Transposed
+from tinycomp.records import dataclass, field
 from tinycomp.rewrite import reject
 from tinycomp.rewrite.traits import is_structural
 from tinycomp.runtime.blob import Blob

@@ -6,7 +6,6 @@ Layers are refused where the results are not those of ``docs/quantised-layers.md
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from tinycomp.quantized.softmax import (
     has_lines,
 )
 from tinycomp.quantized.tables import looked_up, one_variable, table_of
+from tinycomp.records import dataclass
 from tinycomp.rewrite import Match, Remark, ValuePattern, reject
 from tinycomp.target.quantization import QuantizationCheck, QuantizationRule, Rules
 from tinycomp.targets.common.checks import Check, Verdict

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tinycomp.ops.numeric import Array
+from tinycomp.records import dataclass, field
 
 VERSION = (1, 0, 0)
 """The version of the specification that programs keep to: the one that Vela reads."""

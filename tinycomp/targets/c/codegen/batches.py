@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from tinycomp.ir.graph import Node, Value
+from tinycomp.records import dataclass, replace
 from tinycomp.symbolic import Size, product, typical
 from tinycomp.targets.c.codegen.emitter import Emitter, View, merged_dims
 from tinycomp.targets.c.codegen.placement import emit_copy

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.layout import memory_order, strides
 from tinycomp.ir.types import bits
 from tinycomp.ops.cast import cast_array
+from tinycomp.records import dataclass, field
 from tinycomp.runtime.native.library import codes, lib
 from tinycomp.symbolic import Size, if_zero
 from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, View, nd_params

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
@@ -18,6 +17,7 @@ from tinycomp.ir.layout import memory_order, strides
 from tinycomp.ir.types import TensorType, bits, numpy_dtype, tensor
 from tinycomp.lazy import cached_property
 from tinycomp.memory.planner import Arena, Lifetime, placed_above, plan_arena, plan_tied
+from tinycomp.records import dataclass, field
 from tinycomp.runtime.native.library import kernel_named
 from tinycomp.runtime.native.program import (
     ABSENT,

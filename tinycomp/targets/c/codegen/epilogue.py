@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from tinycomp.index import named
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.layout import memory_order
 from tinycomp.ir.types import TensorType, tensor
+from tinycomp.records import dataclass
 from tinycomp.rewrite import Match
 from tinycomp.runtime.native.library import lib
 from tinycomp.targets.c.codegen.emitter import Emitter, View

@@ -9,10 +9,10 @@ the order of the graph, and the search is one walk over it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import Dim, tensor
+from tinycomp.records import dataclass, field
 from tinycomp.targets.c.codegen.element_program import (
     MAX_IMMEDIATES,
     MAX_INPUTS,

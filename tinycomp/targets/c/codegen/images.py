@@ -13,13 +13,13 @@ handful of sets and push each other out: 14x14x512 takes 2.2 times as long as it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.layout import memory_order
 from tinycomp.ir.types import ROW_MAJOR, tensor
+from tinycomp.records import dataclass
 from tinycomp.symbolic import Size, product, surely_at_most
 from tinycomp.targets.c.codegen.emitter import Emitter, Strided, View
 from tinycomp.targets.c.codegen.placement import destination, leave

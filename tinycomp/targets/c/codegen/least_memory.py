@@ -9,10 +9,10 @@ there are none. Results are the same to the bit.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from tinycomp.memory.ordering import STATES, Use, order_of_steps
 from tinycomp.memory.planner import Lifetime, aligned, plan_tied
+from tinycomp.records import dataclass, field
 from tinycomp.runtime.native.library import kernel_named
 from tinycomp.targets.c.codegen.emitter import Buffer, Call
 from tinycomp.targets.c.codegen.strips import (

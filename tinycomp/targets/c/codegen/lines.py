@@ -7,7 +7,6 @@ its own; it is cut into as many as the images beside it have. Results are the sa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
 from typing import Any, cast
@@ -15,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from tinycomp.ir.types import bits
+from tinycomp.records import dataclass
 from tinycomp.runtime.native.library import codes, lib
 from tinycomp.targets.c.codegen.element_program import MAX_OUTPUTS, TYPES
 from tinycomp.targets.c.codegen.emitter import MAX_RANK, Call

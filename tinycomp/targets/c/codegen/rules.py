@@ -21,10 +21,10 @@ The file and its operators are listed in :mod:`tinycomp.index`, by which it is f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from tinycomp.ir.graph import Node
 from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.records import dataclass, field
 from tinycomp.rewrite import reject
 from tinycomp.symbolic import Size
 from tinycomp.targets.c.codegen.element_program import Build

@@ -8,13 +8,13 @@ for whole images, and so are the bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from tinycomp.lazy import cached_property
 from tinycomp.memory.planner import aligned
+from tinycomp.records import dataclass, field, replace
 from tinycomp.symbolic import Size
 from tinycomp.targets.c.codegen.emitter import Buffer, Call, View, nd_params
 from tinycomp.targets.c.codegen.lines import LineWork, Read, cut_lines, table_of_floats, whole_pool, window_lines

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import TensorType
 from tinycomp.ops.text import ALL, LONGEST, longest_text, made_texts, text_bytes, utf8
+from tinycomp.records import dataclass, field
 from tinycomp.runtime.native.program import BufferSpec
 from tinycomp.symbolic import Expression, Size
 

@@ -6,7 +6,6 @@ Where heads of queries share keys and values, exporters repeat these; a kernel r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from tinycomp.ir.graph import COMPOSITE, Node, Value
 from tinycomp.ir.layout import strides
 from tinycomp.ir.types import tensor
 from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.records import dataclass
 from tinycomp.remark import Remark
 from tinycomp.rewrite import Match, P, ValuePattern, reject
 from tinycomp.symbolic import Size

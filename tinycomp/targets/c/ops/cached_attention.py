@@ -7,7 +7,6 @@ many keys put together. A past is read by the first alone, so that it may be the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.types import numpy_dtype
 from tinycomp.ops import grouped_attention
 from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.records import dataclass, replace
 from tinycomp.rewrite import reject
 from tinycomp.symbolic import Size
 from tinycomp.targets.c.codegen.element_program import broadcast_strides

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import Any, cast
 
@@ -18,6 +17,7 @@ from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.types import tensor
 from tinycomp.ops.spatial import POOLING, Window, make_window, window_attributes
 from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.records import dataclass, fields, replace
 from tinycomp.rewrite import reject
 from tinycomp.symbolic import Size, maximum, minimum, product, typical
 from tinycomp.target.policy import symbolic_macs

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -12,6 +11,7 @@ import numpy as np
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.records import dataclass
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.processor import default_isa, isa_shape
 from tinycomp.symbolic import Size, broadcast_shapes, product

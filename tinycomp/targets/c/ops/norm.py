@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 
 import numpy as np
 
 from tinycomp.ir.graph import COMPOSITE, Node, Value
 from tinycomp.ir.types import Dim
 from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.records import dataclass
 from tinycomp.rewrite import Match, P, ValuePattern, reject
 from tinycomp.runtime.native.library import lib
 from tinycomp.symbolic import maximum, product

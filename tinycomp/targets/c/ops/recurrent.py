@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ops.recurrent import Resolved, activation_names, resolve_activations
 from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.records import dataclass
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.library import codes, lib
 from tinycomp.symbolic import Size

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from tinycomp.ir.layout import memory_order, strides
 from tinycomp.ops.resize import resize as numpy_resize
 from tinycomp.ops.resize import upsample_9
 from tinycomp.passes.assign_layout import LayoutRule
+from tinycomp.records import dataclass
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.library import lib
 from tinycomp.symbolic import Size, maximum, minimum, product, typical

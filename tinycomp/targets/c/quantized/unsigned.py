@@ -19,7 +19,6 @@ After::
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from tinycomp.index import named
 from tinycomp.ir.graph import COMPOSITE, Graph, Node, Value
 from tinycomp.ir.types import TensorType, tensor
 from tinycomp.ops import factors, zero_points
+from tinycomp.records import dataclass, field
 from tinycomp.rewrite.edits import take_over
 from tinycomp.rewrite.traits import has_trait, is_structural
 from tinycomp.targets.c.codegen.rules import LoweringRule

@@ -8,7 +8,6 @@ and applies the scales on the way, so that a fourth or an eighth of the bytes ha
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from tinycomp.ops.numeric import Array
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.quantized.patterns import WEIGHTS, bias_per_channel, finite, product
 from tinycomp.quantized.reading import PRODUCTS, channel_axis, constant, dequantizer, first
+from tinycomp.records import dataclass
 from tinycomp.rewrite import Match, P, ValuePattern, reject
 from tinycomp.target import Target
 from tinycomp.targets.c.codegen.element_program import TYPES

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from tinycomp.records import dataclass, field, replace
 from tinycomp.runtime.native.library import lib
 from tinycomp.runtime.native.program import ALGORITHMS, Instruction
 from tinycomp.symbolic import Expression, Size, typical

@@ -13,9 +13,9 @@ from __future__ import annotations
 import dataclasses
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tinycomp.records import dataclass, field
 from tinycomp.runtime.native.processor import cache_bytes, default_isa, isa_shape
 from tinycomp.runtime.native.program import Instruction, Program
 from tinycomp.symbolic import expected_sizes, expecting

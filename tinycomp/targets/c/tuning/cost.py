@@ -10,9 +10,9 @@ AVX2 core. The number of threads is left out, so that it does not change the bit
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from types import MappingProxyType
 
+from tinycomp.records import dataclass
 from tinycomp.runtime.native.processor import IsaShape
 
 CLOCK = 3e9

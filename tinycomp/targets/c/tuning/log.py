@@ -15,13 +15,13 @@ import math
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tinycomp.errors import TinycompWarning, TuningError, WriteError, shown
 from tinycomp.memory.reading import read_regular, reading
 from tinycomp.memory.system import open_regular
+from tinycomp.records import dataclass, field
 from tinycomp.runtime.native.processor import Machine, this_machine
 
 VERSION = 1
