@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--most", type=int, metavar="N", help="only so many rows of an operator, evenly spread")
     parser.add_argument("--processes", type=int, default=2, help="how many at a time (default: 2)")
     parser.add_argument("--all", action="store_true", help="print every hole, not one of each kind")
-    parser.add_argument("--holes", action="store_true", help="write down the holes of the part that is always tested")
+    parser.add_argument("--holes", action="store_true", help="write down the holes of the part that is tested")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the matrix and its holes to a file")
     return parser
 
@@ -51,7 +51,7 @@ def main() -> int:
     options = _parser().parse_args()
     jobs = [(at, way) for at in _chosen(options) for way in options.way or WAYS]
     if options.holes:
-        jobs = [job for part in quick.jobs().values() for job in part]
+        jobs = [job for table in (quick.jobs(), quick.whole()) for part in table.values() for job in part]
     cells: Cells = defaultdict(Counter)
     holes: list[tuple[str, str, str, Outcome]] = []
     for (at, way), (name, outcome) in run_all(_run, jobs, options.processes, SECONDS, _ended):

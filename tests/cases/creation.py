@@ -29,7 +29,8 @@ def rows() -> Iterator[Case]:
             yield Case("ConstantOfShape", [wanted], {"value": np.array([3], np.int8)})
     yield Case("ConstantOfShape", [np.array([-1])], refused="negative")
     yield Case("ConstantOfShape", [ints(-1)], refused="negative")
-    for attrs in ({"value_float": 2.5}, {"value_ints": [1, 2]}, {"value": floats(2, 3)}):
+    values = {"value_float": 2.5, "value_int": -3, "value_floats": [1.0, 2.5], "value_ints": [1, 2]}
+    for attrs in (*({k: v} for k, v in values.items()), {"value": floats(2, 3)}, {"value": np.array(True)}):
         yield Case("Constant", [], attrs)
     for k in (0, 1, -2):
         yield Case("EyeLike", [floats(3, 4)], {"k": k}, 22)

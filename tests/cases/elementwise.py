@@ -94,6 +94,7 @@ def unary() -> Iterator[Case]:
     bounds = [(Const(-1.0), Const(1.0)), (None, Const(0.5)), (Const(-0.5), None), (Const(1.0), Const(-1.0))]
     for low_bound, high_bound in bounds:
         yield Case("Clip", [floats(2, 3, 5), low_bound, high_bound])
+        yield Case("Clip", [floats(2, 3, 5), low_bound, high_bound], opset=11)
         yield Case("Clip", [SPECIAL, low_bound, high_bound])
     yield Case("Clip", [floats(2, 3), Const([0.0])], onnxruntime=False)
     yield Case("Clip", [floats(4, 5)], {"min": -1.0, "max": 0.5}, opset=10)
@@ -148,7 +149,7 @@ def binary() -> Iterator[Case]:
         yield Case(op, [floats(2, 3, 4, 5), floats(2, 3, 4, 5, seed=1)])
     for op in ("Or", "Xor"):
         yield Case(op, [integers(3, 4, low=0, high=2, dtype="bool"), integers(4, seed=1, low=0, high=2, dtype="bool")])
-    for op in ("Sum", "Min", "Max"):
+    for op in ("Sum", "Min", "Max", "Mean"):
         yield Case(op, [floats(2, 3), floats(3, seed=1), floats(2, 1, seed=2)])
         yield Case(op, [floats(3), floats(2, 1, seed=1), floats(5, 1, 1, seed=2), floats(1, seed=3)])
         yield Case(op, [floats(2, 3, 4, 5), floats(1, 3, 1, 1, seed=1), floats(2, 3, 4, 5, seed=2)], opset=8)
@@ -260,7 +261,8 @@ def edges() -> Iterator[Case]:
         )
         yield Case(op, operands, refused=op)
     yield Case("Reciprocal", [zeros])
-    yield Case("Sum", [floats(3)])
+    for op in ("Sum", "Min", "Max", "Mean"):
+        yield Case(op, [floats(3)])
     yield Case("Sum", [floats(2, 1), floats(3), floats(1, 1)])
     yield Case("Clip", [floats(3), None, np.array(0.5, "f4")])
     yield Case("Clip", [floats(3), np.array(-0.5, "f4"), np.array(0.5, "f4")])

@@ -43,7 +43,8 @@ def normalisations() -> Iterator[Case]:
             "BatchNormalization", [floats(*shape), *statistics], {"epsilon": 0.1, "momentum": 0.5}, rtol=1e-4, atol=1e-5
         )
     statistics = [Const(floats(5, seed=i, low=0.5)) for i in range(4)]
-    yield Case("BatchNormalization", [floats(7, 5), *statistics], rtol=1e-4, atol=1e-5)
+    for batch in (7, 0):
+        yield Case("BatchNormalization", [floats(batch, 5), *statistics], rtol=1e-4, atol=1e-5)
     statistics = [Const(each.array.astype(np.float64)) for each in statistics]
     yield Case("BatchNormalization", [floats(7, 5, 3).astype(np.float64), *statistics])
 

@@ -32,6 +32,8 @@ def quantisations() -> Iterator[Case]:
             yield Case("QuantizeLinear", [floats(2, 3, 4, 5), scale, points], {"axis": axis})
             yield Case("DequantizeLinear", [stored, scale, points], {"axis": axis})
     yield Case("QuantizeLinear", [HALVES, Const(0.25)])
+    yield Case("QuantizeLinear", [floats(), Const(0.25), Const(np.array(1, np.int8))])
+    yield Case("DequantizeLinear", [integers(dtype="int8"), Const(0.25), Const(np.array(1, np.int8))])
     yield Case("DequantizeLinear", [integers(3, 4, dtype="int32", low=-9999, high=9999), Const(0.25)])
     yield Case("DequantizeLinear", [integers(3, 4, dtype="int8"), Const(0.25)], opset=10)
     yield Case("QuantizeLinear", [floats(0, 4), Const(0.25), Const(np.array(3, np.uint8))])
@@ -100,6 +102,8 @@ def edges() -> Iterator[Case]:
     """What is quantised by what a run shows, and scales that do not fit."""
     for shape in ((), (5,), (2, 3, 4), (0, 3)):
         yield Case("DynamicQuantizeLinear", [floats(*shape)], outputs=3, onnxruntime=0 not in shape)
+    for sign in (-1, 0, 1):
+        yield Case("DynamicQuantizeLinear", [sign * np.arange(1, 4, dtype=np.float32)], outputs=3)
     x = floats(2, 3, 4)
     yield Case(
         "QuantizeLinear",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.cases.case import Case
-from tests.cases.quick import hole, jobs, known
+from tests.cases.quick import hole, jobs, known, whole
 from tests.cases.runner import meet
 from tests.cases.subject import count, of_case, operator_of, qualified, rows, subject
 from tests.cases.values import floats
@@ -17,17 +17,27 @@ from tinycomp.targets.c import TABLE
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-@pytest.mark.rows(20)
-@pytest.mark.parametrize("name", jobs())
-def test_rows_are_right_or_refused_with_the_reason_or_known_holes(name: str) -> None:
+def check(part: list[tuple[int, str]]) -> None:
     holes = known()
     found = []
-    for at, way in jobs()[name]:
+    for at, way in part:
         given = subject(at)
         outcome = meet(given, way)
         if outcome is not None and outcome.kind != "right" and hole(given.name, way, outcome) not in holes:
             found.append(f"{hole(given.name, way, outcome)}\n    {outcome.text}")
-    assert not found, "\n".join([f"{len(found)} of {len(jobs()[name])} fail:", *found[:9]])
+    assert not found, "\n".join([f"{len(found)} of {len(part)} fail:", *found[:9]])
+
+
+@pytest.mark.rows(20)
+@pytest.mark.parametrize("name", jobs())
+def test_rows_are_right_or_refused_with_the_reason_or_known_holes(name: str) -> None:
+    check(jobs()[name])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("op", whole())
+def test_every_row_is_right_on_the_c_target_and_on_the_host(op: str) -> None:
+    check(whole()[op])
 
 
 def test_what_a_row_says_is_held_against_it() -> None:

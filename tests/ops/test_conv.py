@@ -17,37 +17,14 @@ from tinycomp.symbolic import symbol
 # name: (x shape, w shape, attributes)
 CONVS = {
     "plain": ((2, 3, 8, 9), (4, 3, 3, 3), {}),
-    "pointwise": ((2, 6, 5, 5), (4, 6, 1, 1), {}),
-    "pointwise_stride": ((2, 6, 5, 5), (4, 6, 1, 1), {"strides": [2, 2]}),
-    "pointwise_pad": ((1, 6, 5, 5), (4, 6, 1, 1), {"pads": [1, 0, 0, 2]}),
-    "pointwise_group": ((2, 6, 5, 5), (4, 3, 1, 1), {"group": 2}),
     "asymmetric_pads": ((1, 3, 8, 9), (4, 3, 3, 2), {"pads": [0, 1, 2, 3]}),
-    "stride_above_kernel": ((1, 3, 11, 11), (2, 3, 2, 2), {"strides": [3, 4]}),
-    "dilated": ((1, 3, 11, 12), (2, 3, 3, 2), {"dilations": [2, 3], "pads": [1, 1, 1, 1]}),
     "grouped": ((2, 6, 7, 7), (9, 2, 3, 3), {"group": 3, "pads": [1, 1, 1, 1]}),
     "depthwise": ((2, 5, 7, 7), (5, 1, 3, 3), {"group": 5, "pads": [1, 1, 1, 1], "strides": [2, 1]}),
-    "depthwise_multiplier": ((2, 3, 7, 7), (6, 1, 3, 3), {"group": 3, "dilations": [2, 1]}),
-    "one_channel": ((2, 1, 7, 7), (4, 1, 3, 3), {}),
-    "same_upper": ((1, 2, 8, 7), (3, 2, 4, 3), {"auto_pad": "SAME_UPPER", "strides": [2, 3]}),
-    "same_lower": ((1, 2, 8, 7), (3, 2, 4, 3), {"auto_pad": "SAME_LOWER", "strides": [2, 3]}),
-    "valid": ((1, 2, 8, 7), (3, 2, 4, 3), {"auto_pad": "VALID"}),
-    "kernel_shape": ((1, 2, 8, 7), (3, 2, 4, 3), {"kernel_shape": [4, 3]}),
+    "pointwise": ((2, 6, 5, 5), (4, 6, 1, 1), {}),
     "1d": ((2, 4, 15), (6, 2, 5), {"group": 2, "strides": [2], "pads": [3, 1]}),
-    "3d": ((1, 2, 5, 6, 7), (3, 2, 2, 3, 3), {"pads": [1, 0, 1, 0, 1, 1], "strides": [1, 2, 1]}),
     "zero_batch": ((0, 3, 8, 9), (4, 3, 3, 3), {}),
-    "zero_batch_pointwise": ((0, 3, 8, 9), (4, 3, 1, 1), {}),
-    "whole_image": ((2, 3, 4, 4), (5, 3, 4, 4), {}),
+    "same_upper": ((1, 2, 8, 7), (3, 2, 4, 3), {"auto_pad": "SAME_UPPER", "strides": [2, 3]}),
 }
-
-
-@pytest.mark.parametrize("with_bias", [False, True])
-@pytest.mark.parametrize("name", CONVS)
-def test_conv(name, with_bias):
-    x_shape, w_shape, attrs = CONVS[name]
-    inputs = [sample("float32", x_shape), sample("float32", w_shape, 1)]
-    if with_bias:
-        inputs.append(sample("float32", w_shape[:1], 2))
-    check("Conv", inputs, attrs, 22, against=("onnxruntime",), atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
@@ -68,39 +45,6 @@ def test_conv_large_batch_is_unfolded_in_blocks(monkeypatch):
     np.testing.assert_allclose(run_ours("Conv", [x, w])[0], whole, rtol=1e-5, atol=1e-5)
 
 
-TRANSPOSED = {
-    "plain": ((2, 3, 4, 5), (3, 4, 3, 3), {}),
-    "stride": ((2, 3, 4, 5), (3, 4, 3, 3), {"strides": [2, 3], "pads": [1, 0, 0, 1]}),
-    "stride_above_kernel": ((1, 3, 4, 5), (3, 2, 2, 2), {"strides": [3, 4]}),
-    "output_padding": ((1, 3, 4, 5), (3, 2, 3, 3), {"strides": [2, 3], "output_padding": [1, 2]}),
-    "grouped": ((2, 6, 4, 4), (6, 3, 3, 3), {"group": 2, "strides": [2, 2], "pads": [1, 1, 1, 1]}),
-    "depthwise": ((2, 4, 4, 4), (4, 1, 3, 3), {"group": 4, "strides": [2, 2]}),
-    "dilated": ((1, 3, 4, 5), (3, 2, 3, 2), {"dilations": [2, 3]}),
-    "output_shape": ((1, 3, 4, 5), (3, 2, 3, 3), {"strides": [2, 2], "output_shape": [8, 10]}),
-    "output_shape_odd": ((1, 3, 4, 5), (3, 2, 4, 4), {"strides": [2, 2], "output_shape": [7, 9]}),
-    "output_shape_upper": (
-        (1, 3, 4, 5), (3, 2, 4, 4), {"strides": [2, 2], "output_shape": [7, 9], "auto_pad": "SAME_UPPER"},
-    ),
-    "same_upper": ((1, 3, 4, 5), (3, 2, 3, 3), {"strides": [2, 2], "auto_pad": "SAME_UPPER"}),
-    "same_lower": ((1, 3, 4, 5), (3, 2, 4, 3), {"strides": [2, 2], "auto_pad": "SAME_LOWER"}),
-    "valid": ((1, 3, 4, 5), (3, 2, 4, 3), {"strides": [2, 2], "auto_pad": "VALID"}),
-    "1d": ((2, 4, 6), (4, 3, 5), {"group": 2, "strides": [3], "pads": [2, 1]}),
-    "3d": ((1, 2, 3, 4, 3), (2, 3, 2, 3, 2), {"strides": [1, 2, 2], "pads": [0, 1, 0, 1, 0, 0]}),
-    "kernel above x": ((2, 4, 2, 3), (4, 3, 5, 4), {"group": 2, "strides": [3, 2], "dilations": [2, 3]}),
-    "zero_batch": ((0, 3, 4, 5), (3, 4, 3, 3), {}),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("with_bias", [False, True])
-@pytest.mark.parametrize("name", TRANSPOSED)
-def test_conv_transpose(name, with_bias):
-    x_shape, w_shape, attrs = TRANSPOSED[name]
-    inputs = [sample("float32", x_shape), sample("float32", w_shape, 1)]
-    if with_bias:
-        inputs.append(sample("float32", (w_shape[1] * attrs.get("group", 1),), 2))
-    check("ConvTranspose", inputs, attrs, 11, against=("onnxruntime",), atol=1e-4)
-
-
 def test_conv_transpose_is_the_adjoint_of_conv():
     """<conv(x), y> == <x, conv_transpose(y)>, in a case with every attribute set."""
     attrs = {"group": 2, "strides": [2, 1], "dilations": [1, 2], "pads": [1, 0, 0, 2]}
@@ -112,15 +56,12 @@ def test_conv_transpose_is_the_adjoint_of_conv():
     np.testing.assert_allclose((y * other).sum(), (x * back).sum())
 
 
-INTEGER = ["plain", "asymmetric_pads", "grouped", "depthwise", "pointwise", "1d", "zero_batch", "same_upper"]
-
-
 def integer_sample(dtype, shape, seed):
     info = np.iinfo(dtype)
     return np.random.default_rng(seed).integers(info.min, info.max + 1, shape).astype(dtype)
 
 
-@pytest.mark.parametrize("name", INTEGER)
+@pytest.mark.parametrize("name", CONVS)
 @pytest.mark.parametrize(("x_type", "w_type"), [("uint8", "uint8"), ("uint8", "int8"), ("int8", "int8")])
 def test_conv_integer(name, x_type, w_type):
     x_shape, w_shape, attrs = CONVS[name]
@@ -138,11 +79,6 @@ def check_integer_conv(x, w, attrs, x_point, w_point):
     np.testing.assert_array_equal(got, want.astype(np.int64))
 
 
-def test_conv_integer_against_onnxruntime():
-    x, w = integer_sample("uint8", (1, 2, 6, 6), 0), integer_sample("uint8", (3, 2, 3, 3), 1)
-    check("ConvInteger", [x, w, np.array(5, np.uint8)], {"pads": [1, 1, 0, 0]}, 10, against=("onnxruntime",))
-
-
 def test_long_integer_sums_are_exact():
     x = np.full((1, 3000, 1), 255, np.uint8)
     w = np.full((1, 3000, 1), 255, np.uint8)
@@ -150,7 +86,7 @@ def test_long_integer_sums_are_exact():
     assert run_ours("ConvInteger", [x, w], {}, 10)[0].item() == 3000 * 255 * 255 - 255
 
 
-@pytest.mark.parametrize("name", INTEGER)
+@pytest.mark.parametrize("name", CONVS)
 @pytest.mark.parametrize("dtypes", [("uint8", "uint8"), ("uint8", "int8"), ("int8", "int8")])
 @pytest.mark.parametrize("per_channel", [False, True])
 def test_qlinear_conv(name, dtypes, per_channel):

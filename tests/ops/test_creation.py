@@ -10,17 +10,6 @@ from tinycomp.errors import ExecutionError
 from tinycomp.ops import OPS
 
 
-@pytest.mark.parametrize(
-    ("attrs", "version"),
-    [
-        ({"value": np.arange(6, dtype=np.int8).reshape(2, 3)}, 1), ({"value_float": 2.5}, 12), ({"value_int": -3}, 12),
-        ({"value_floats": [1.0, 2.5]}, 13), ({"value_ints": [1, 2]}, 13), ({"value": np.array(True)}, 23),
-    ],
-)  # fmt: skip
-def test_constant(attrs, version):
-    check("Constant", [], attrs, version)
-
-
 def test_constant_text_and_sparse():
     assert run_ours("Constant", [], {"value_string": "a"})[0].item() == "a"
     assert run_ours("Constant", [], {"value_strings": ["a", "b"]})[0].tolist() == ["a", "b"]

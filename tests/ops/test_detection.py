@@ -147,15 +147,3 @@ def test_a_huge_number_of_samples_is_refused_before_it_is_allocated() -> None:
     inputs = [np.ones((1, 1, 4, 4), np.float32), np.array([[0, 0, 2, 2]], np.float32), np.array([0])]
     with limited(1 << 20), pytest.raises(MemoryLimitError):
         run_ours("RoiAlign", inputs, {"sampling_ratio": 1 << 40}, 16)
-
-
-def test_nothing_to_pool() -> None:
-    x = np.ones((1, 2, 4, 4), np.float32)
-    none = np.empty((0, 4), np.float32), np.empty(0, np.int64)
-    assert run_ours("RoiAlign", [x, *none], {"output_width": 3}, 16)[0].shape == (0, 2, 1, 3)
-    assert run_ours("MaxRoiPool", [x, np.empty((0, 5), np.float32)], {"pooled_shape": [2, 3]}, 1)[0].shape == (
-        0,
-        2,
-        2,
-        3,
-    )

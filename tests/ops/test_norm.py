@@ -32,12 +32,6 @@ def batch_norm_inputs(shape, dtype="float32"):
     return [sample(dtype, shape), scale, bias, mean, np.abs(sample(dtype, (channels,), 4)) + np.asarray(0.1, dtype)]
 
 
-@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 5), (2, 3, 4, 5), (2, 3, 2, 2, 3), (0, 3, 4), (2, 1, 4)])
-@pytest.mark.parametrize("version", [7, 9, 14, 15])
-def test_batch_norm(shape, version):
-    check("BatchNormalization", batch_norm_inputs(shape), {"epsilon": 1e-3}, version, against=("onnxruntime",))
-
-
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_batch_norm_dtypes(dtype):
     check("BatchNormalization", batch_norm_inputs((2, 3, 4), dtype), {}, 15)
@@ -115,11 +109,6 @@ def test_layer_norm_statistics(dtype):
     assert run_ours("LayerNormalization", inputs, {"stash_type": 16}, 17, 2)[1].dtype.name == "bfloat16"
 
 
-def test_layer_norm_all_outputs_against_onnxruntime():
-    inputs = [sample("float32", (4, 6)), sample("float32", (6,), 1), sample("float32", (6,), 2)]
-    check("LayerNormalization", inputs, {}, 17, 3)
-
-
 def test_layer_norm_errors():
     with pytest.raises(ExecutionError, match="the scale does not broadcast to its tensor"):
         run_ours("LayerNormalization", [sample("float32", (1, 6)), sample("float32", (4, 6))])
@@ -140,11 +129,6 @@ def test_group_norm(dtype, version, parameters, shape):
     assert got.dtype == inputs[0].dtype
     tolerance = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 1e-5, "float64": 1e-12}[dtype]
     np.testing.assert_allclose(got.astype(np.float64), y.reshape(shape) * scale + bias, tolerance, tolerance)
-
-
-def test_group_norm_against_onnxruntime():
-    inputs = [sample("float32", (2, 6, 5)), sample("float32", (6,), 1), sample("float32", (6,), 2)]
-    check("GroupNormalization", inputs, {"num_groups": 3}, 21, atol=1e-4)
 
 
 @pytest.mark.parametrize("groups", [0, -1, 4])
@@ -178,11 +162,6 @@ def test_lp_norm_of_zero_is_zero():
 def test_lp_norm_error():
     with pytest.raises(ExecutionError, match="unknown p; expected one of 1, 2; found 3"):
         run_ours("LpNormalization", [sample("float32", (3, 4))], {"p": 3})
-
-
-@pytest.mark.parametrize("axes", [None, [0, 1], [-1]])
-def test_mean_variance_norm(axes):
-    check("MeanVarianceNormalization", [sample("float32", (3, 4, 2, 5))], {"axes": axes}, 13, against=("reference",))
 
 
 @pytest.mark.parametrize("target", ["c", "host"])

@@ -9,44 +9,16 @@ import pytest
 from onnx import TensorProto, helper
 
 import tinycomp
+from tests.cases.pool import POOLS
 from tests.ops.harness import check, run_ours, sample
 from tinycomp.errors import ExecutionError
 
-# name: (x shape, attributes, since)
-WINDOWS = {
-    "plain": ((2, 3, 8, 9), {"kernel_shape": [2, 3]}, 1),
-    "stride_above_kernel": ((1, 3, 11, 11), {"kernel_shape": [2, 2], "strides": [3, 4]}, 1),
-    "pads": ((1, 3, 8, 9), {"kernel_shape": [3, 3], "pads": [1, 2, 0, 1], "strides": [2, 2]}, 1),
-    "same_upper": ((1, 3, 8, 9), {"kernel_shape": [3, 2], "auto_pad": "SAME_UPPER", "strides": [2, 2]}, 1),
-    "same_lower": ((1, 3, 8, 9), {"kernel_shape": [3, 2], "auto_pad": "SAME_LOWER", "strides": [1, 2]}, 1),
-    "valid": ((1, 3, 8, 9), {"kernel_shape": [3, 2], "auto_pad": "VALID"}, 1),
-    "1d": ((2, 3, 11), {"kernel_shape": [4], "strides": [3], "pads": [1, 2]}, 1),
-    "3d": ((1, 2, 5, 6, 7), {"kernel_shape": [2, 3, 2], "strides": [2, 1, 2], "pads": [0, 1, 0, 1, 1, 1]}, 1),
-    "zero_batch": ((0, 3, 8, 9), {"kernel_shape": [2, 3]}, 1),
-    "ceil": ((1, 3, 8, 9), {"kernel_shape": [3, 3], "strides": [2, 3], "ceil_mode": 1}, 10),
-    "ceil_pads": (
-        (1, 3, 8, 8), {"kernel_shape": [3, 3], "strides": [3, 2], "ceil_mode": 1, "pads": [1, 1, 1, 1]}, 10,
-    ),
-    "ceil_drops_last": ((1, 1, 2, 2), {"kernel_shape": [1, 1], "strides": [3, 3], "ceil_mode": 1}, 10),
-    "ceil_1d": ((2, 3, 10), {"kernel_shape": [3], "strides": [4], "ceil_mode": 1, "pads": [2, 0]}, 10),
-    "ceil_3d": ((1, 1, 5, 6, 7), {"kernel_shape": [2, 3, 2], "strides": [2, 2, 3], "ceil_mode": 1}, 10),
-    "dilated": ((1, 3, 9, 9), {"kernel_shape": [3, 2], "dilations": [2, 3], "pads": [1, 0, 1, 1]}, 19),
-}  # fmt: skip
 
-
-def version_for(op, since):
-    return max(since, {"MaxPool": 12 if since < 19 else 22, "LpPool": 11 if since == 1 else 18}.get(op, 7))
-
-
-@pytest.mark.parametrize("name", WINDOWS)
-@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize(("shape", "attrs"), POOLS, ids=str)
 @pytest.mark.parametrize("storage_order", [0, 1])
-def test_max_pool(name, outputs, storage_order):
-    shape, attrs, since = WINDOWS[name]
+def test_places_of_maxima(shape, attrs, storage_order):
     attrs = {**attrs, "storage_order": storage_order}
-    check(
-        "MaxPool", [sample("float32", shape)], attrs, version_for("MaxPool", since), outputs, against=("onnxruntime",)
-    )
+    check("MaxPool", [sample("float32", shape)], attrs, 12, 2, against=("onnxruntime",))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int8", "uint8"])
@@ -60,14 +32,6 @@ def test_max_pool_dtypes(dtype, outputs):
 def test_max_pool_takes_the_first_of_equal_maxima():
     x = np.zeros((1, 1, 6, 6), np.float32)
     check("MaxPool", [x], {"kernel_shape": [3, 3], "strides": [2, 2]}, 12, 2, against=("onnxruntime",))
-
-
-@pytest.mark.parametrize("name", WINDOWS)
-@pytest.mark.parametrize("count_include_pad", [0, 1])
-def test_average_pool(name, count_include_pad):
-    shape, attrs, since = WINDOWS[name]
-    attrs = {**attrs, "count_include_pad": count_include_pad}
-    check("AveragePool", [sample("float32", shape)], attrs, version_for("AveragePool", since), against=("onnxruntime",))
 
 
 @pytest.mark.parametrize("count_include_pad", [0, 1])
@@ -113,22 +77,15 @@ def test_float_pool_dtypes(op, dtype):
     check(op, [sample(dtype, (2, 3, 7, 7))], attrs, 22)
 
 
-@pytest.mark.parametrize("name", [n for n in WINDOWS if n != "zero_batch"])
+@pytest.mark.parametrize(("shape", "attrs"), [row for row in POOLS if row[0][0]], ids=str)
 @pytest.mark.parametrize("p", [1, 2, 3])
-def test_lp_pool(name, p):
-    shape, attrs, since = WINDOWS[name]
+def test_lp_pool(shape, attrs, p):
     x = sample("float32", shape)
-    (got,) = run_ours("LpPool", [x], {**attrs, "p": p}, version_for("LpPool", since))
+    (got,) = run_ours("LpPool", [x], {**attrs, "p": p}, 18)
     # The mean of |x|^p, with pads, times the number of cells that are counted.
-    ones = run_ours("LpPool", [np.ones_like(x)], {**attrs, "p": 1}, version_for("LpPool", since))[0]
+    ones = run_ours("LpPool", [np.ones_like(x)], {**attrs, "p": 1}, 18)[0]
     means = run_ours("AveragePool", [np.abs(x) ** p], attrs, 22)[0]
     np.testing.assert_allclose(got, (means * ones) ** (1 / p), rtol=1e-4)
-
-
-@pytest.mark.parametrize("p", [1, 2, 3])
-def test_lp_pool_against_onnxruntime(p):
-    attrs = {"kernel_shape": [3, 2], "strides": [2, 2], "pads": [1, 0, 1, 1], "p": p}
-    check("LpPool", [sample("float32", (2, 3, 8, 9))], attrs, 18, against=("onnxruntime",))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
@@ -137,23 +94,12 @@ def test_global_pools(op, dtype):
     check(op, [sample(dtype, (2, 3, 4, 5))], {}, 22)
 
 
-@pytest.mark.parametrize("op", ["GlobalAveragePool", "GlobalMaxPool"])
-@pytest.mark.parametrize("shape", [(2, 3, 5), (2, 3, 4, 5), (1, 2, 3, 4, 5), (0, 3, 4, 5)])
-def test_global_pools_of_any_rank(op, shape):
-    check(op, [sample("float32", shape)], {}, 1, against=("onnxruntime",))
-
-
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
 @pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
 def test_same_padding_with_a_stride_above_the_kernel_pads_nothing(op, auto_pad):
     x = np.arange(9, dtype=np.float32).reshape(1, 1, 9)
     (got,) = run_ours(op, [x], {"kernel_shape": [2], "strides": [3], "auto_pad": auto_pad})
     assert got.ravel().tolist() == ([1, 4, 7] if op == "MaxPool" else [0.5, 3.5, 6.5])
-
-
-@pytest.mark.parametrize("p", [1, 2, 3])
-def test_global_lp_pool(p):
-    check("GlobalLpPool", [sample("float32", (2, 3, 4, 5))], {"p": p}, 2)
 
 
 @pytest.mark.parametrize("attrs", [{"strides": [1, 1]}, {"strides": [2, 2]}])

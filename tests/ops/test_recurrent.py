@@ -43,15 +43,6 @@ def compare(op, inputs, attrs, version=14):
 
 
 @pytest.mark.parametrize("op", GATES)
-@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
-@pytest.mark.parametrize("lengths", [None, [5, 2, 3], [1, 4, 4]])
-@pytest.mark.parametrize("states", [False, True])
-def test_directions(op, direction, lengths, states):
-    ways = 2 if direction == "bidirectional" else 1
-    compare(op, operands(op, ways, lengths=lengths, states=states), {"direction": direction})
-
-
-@pytest.mark.parametrize("op", GATES)
 @pytest.mark.parametrize("version", [7, 14])
 def test_without_bias(op, version):
     compare(op, operands(op, bias=False, states=False), {}, version)
@@ -69,44 +60,6 @@ def test_layout(op, ways):
     np.testing.assert_array_equal(got[0], want[0].transpose(2, 0, 1, 3))
     for g, w in zip(got[1:], want[1:], strict=True):
         np.testing.assert_array_equal(g, w.swapaxes(0, 1))
-
-
-@pytest.mark.parametrize("lengths", [None, [5, 2, 3]])
-@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
-def test_peepholes(lengths, direction):
-    ways = 2 if direction == "bidirectional" else 1
-    compare("LSTM", operands("LSTM", ways, lengths=lengths, peepholes=True), {"direction": direction})
-
-
-def test_coupled_input_and_forget_gates():
-    compare("LSTM", operands("LSTM"), {"input_forget": 1})
-
-
-@pytest.mark.parametrize("linear_before_reset", [0, 1])
-@pytest.mark.parametrize("bias", [False, True])
-def test_linear_before_reset(linear_before_reset, bias):
-    compare("GRU", operands("GRU", bias=bias), {"linear_before_reset": linear_before_reset})
-
-
-@pytest.mark.parametrize("op", GATES)
-@pytest.mark.parametrize("clip", [0.3, 1.0])
-def test_clip(op, clip):
-    compare(op, operands(op), {"clip": clip})
-
-
-ACTIVATIONS = {
-    "Relu": ([], []), "Tanh": ([], []), "Sigmoid": ([], []), "Softsign": ([], []), "Softplus": ([], []),
-    "LeakyRelu": ([0.2], []), "ThresholdedRelu": ([0.4], []), "Elu": ([0.7], []), "Affine": ([0.3], [0.1]),
-    "ScaledTanh": ([0.9], [0.6]), "HardSigmoid": ([0.25], [0.4]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ACTIVATIONS)
-def test_activations(name):
-    alpha, beta = ACTIVATIONS[name]
-    attrs = {"activations": [name], "activation_alpha": alpha or None, "activation_beta": beta or None}
-    inputs = [x if x is None else x * np.float32(0.3) for x in operands("RNN")]
-    compare("RNN", inputs, attrs)
 
 
 def test_parameters_go_to_the_activations_that_take_them():

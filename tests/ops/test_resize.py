@@ -80,13 +80,6 @@ def test_crop_and_resize(mode, roi, sizes):
     check("Resize", x, attrs, 13, against=ORT, atol=1e-4)
 
 
-@pytest.mark.parametrize("policy", ["stretch", "not_larger", "not_smaller"])
-@pytest.mark.parametrize("sizes", [(7, 9), (3, 9), (12, 4)])
-def test_keep_aspect_ratio(policy, sizes):
-    attrs = {"axes": [2, 3], "keep_aspect_ratio_policy": policy, "mode": "linear"}
-    check("Resize", operands(sample("float32", SHAPE), {"sizes": sizes}), attrs, 18, atol=1e-4)
-
-
 @pytest.mark.parametrize("axes", [[2, 3], [3, 2], [-1], [3]])
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_axes(axes, mode):
