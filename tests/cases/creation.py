@@ -44,6 +44,7 @@ def rows() -> Iterator[Case]:
         attrs = {"align_corners": align}
         yield Case("AffineGrid", [floats(2, 2, 3), ints(2, 3, 4, 5)], attrs, onnxruntime=False)
         yield Case("AffineGrid", [floats(2, 2, 3), np.array([2, 3, 4, 5])], attrs, onnxruntime=False)
+        yield Case("AffineGrid", [floats(2, 3, 4), ints(2, 3, 3, 4, 5)], attrs, onnxruntime=False)
     yield Case("AffineGrid", [floats(2, 2, 3), ints(2, 3, -4, 5)], refused="AffineGrid")
     yield Case("AffineGrid", [floats(2, 2, 3), np.array([2, 3, -4, 5])], refused="AffineGrid.*a size is negative")
     mel = [np.array(v) for v in (4, 16, 8000)] + [np.array(v, np.float32) for v in (0.0, 4000.0)]

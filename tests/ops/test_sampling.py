@@ -9,14 +9,6 @@ from tests.ops.harness import check, run_ours, sample
 from tinycomp.errors import ExecutionError
 
 
-@pytest.mark.parametrize("mode", ["nearest", "linear"])
-@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
-@pytest.mark.parametrize("aligned", [0, 1])
-def test_volumes(mode, padding, aligned):
-    x, grid = sample("float32", (1, 2, 3, 4, 5)), sample("float32", (1, 2, 3, 4, 3), 1, -1.5, 1.5)
-    check("GridSample", [x, grid], {"mode": mode, "padding_mode": padding, "align_corners": aligned}, 20, atol=1e-4)
-
-
 @pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
 def test_grid_sample_16(mode):
     x, grid = sample("float32", (1, 2, 4, 5)), sample("float32", (1, 3, 4, 2), 1, -1.2, 1.2)
@@ -34,18 +26,6 @@ def test_dtypes(dtype, mode):
     np.testing.assert_allclose(got.astype(np.float64), want, atol=tolerance, rtol=0)
 
 
-@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
-def test_places_that_are_not_numbers_do_not_crash(padding):
-    grid = np.array([[[[np.nan, 0], [np.inf, 0], [-np.inf, 1e30]]]], np.float32)
-    (y,) = run_ours("GridSample", [np.ones((1, 1, 3, 3), np.float32), grid], {"padding_mode": padding})
-    assert y.shape == (1, 1, 1, 3)
-
-
-def test_empty_grid():
-    (y,) = run_ours("GridSample", [sample("float32", (1, 2, 4, 5)), np.zeros((1, 0, 3, 2), np.float32)])
-    assert y.shape == (1, 2, 0, 3)
-
-
 def test_errors():
     x = sample("float32", (1, 2, 4, 5))
     with pytest.raises(ExecutionError, match="the grid has a wrong number of coordinates; expected 2; found 3"):
@@ -54,14 +34,6 @@ def test_errors():
         run_ours("GridSample", [x, np.zeros((1, 3, 3, 2), np.float32)], {"mode": "lanczos"})
     with pytest.raises(ExecutionError, match="size has the wrong size; expected 5; found 4"):
         run_ours("AffineGrid", [np.zeros((1, 3, 4), np.float32), np.array([1, 1, 4, 4])])
-
-
-@pytest.mark.parametrize("aligned", [0, 1])
-@pytest.mark.parametrize("sizes", [(4, 5), (3, 4, 5)])
-def test_affine_grid(aligned, sizes):
-    rank = len(sizes)
-    theta = sample("float32", (2, rank, rank + 1))
-    check("AffineGrid", [theta, np.array([2, 3, *sizes])], {"align_corners": aligned}, 20, atol=1e-5)
 
 
 @pytest.mark.parametrize("aligned", [0, 1])

@@ -35,23 +35,9 @@ def check(op: str, operands: list[np.ndarray], attrs: dict[str, Any], version: i
         assert got.tolist() == want.tolist()
 
 
-@pytest.mark.parametrize("case", ["NONE", "LOWER", "UPPER"])
-@pytest.mark.parametrize("sensitive", [0, 1])
-@pytest.mark.parametrize("stops", [[], ["cat", "ON"], WORDS])
-@pytest.mark.parametrize("shape", [(12,), (1, 12)])
-def test_string_normalizer(case: str, sensitive: int, stops: list[str], shape: tuple[int, ...]) -> None:
-    attrs = {"case_change_action": case, "is_case_sensitive": sensitive, "locale": "C.UTF-8"}
-    check("StringNormalizer", [texts(*shape)], attrs | ({"stopwords": stops} if stops else {}), 10)
-
-
 def test_string_normalizer_of_rows() -> None:
     with pytest.raises(ExecutionError, match="more than one row of texts; expected 1; found 2"):
         run_ours("StringNormalizer", [texts(2, 3)], {}, 10)
-
-
-@pytest.mark.parametrize("shapes", [((3,), (3,)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((), (2,)), ((), ()), ((0,), (1,))])
-def test_string_concat(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
-    check("StringConcat", [np.array(texts(*s, seed=i), object) for i, s in enumerate(shapes)], {}, 20)
 
 
 @pytest.mark.parametrize("delimiter", [None, "", ",", "--"])
@@ -67,12 +53,6 @@ def test_string_split(delimiter: str | None, most: int | None, shape: tuple[int,
     for got, want in zip(run_ours("StringSplit", [x], attrs, 20, outputs=2), wanted, strict=True):
         assert (got.shape, got.dtype) == (want.shape, want.dtype)
         assert got.tolist() == want.tolist()
-
-
-@pytest.mark.parametrize("pattern", ["", "c.t", r"[\w.]+", "(?:the|[Cc]at)", r"\(a\)*", "a{2,3}"])
-def test_regex_full_match(pattern: str) -> None:
-    x = np.array([["cat", "the", "Cat", ""], ["a", "aa", "(a)))", "cats"]], object)
-    check("RegexFullMatch", [x], {"pattern": pattern}, 20)
 
 
 def test_regular_expressions_never_explode() -> None:
@@ -210,7 +190,3 @@ def test_bad_tokens(attrs: dict[str, Any], message: str) -> None:
     x = np.array(["a"], object)
     with pytest.raises(ModelError, match=message):
         tinycomp.compile(tokenizer(x, attrs))(x)
-
-
-def test_classes_of_letters_are_those_of_ascii() -> None:
-    check("RegexFullMatch", [np.array(["a", "\u00e4", "1", "\u0661"], object)], {"pattern": r"\w|\d"}, 20)
