@@ -5,7 +5,7 @@ import doctest
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
 import tinycomp.backend
 from tests.backend.suite import load_suite
@@ -16,10 +16,8 @@ from tinycomp.errors import FeedError, ModelError, UnsupportedError
 
 @pytest.fixture
 def add() -> onnx.ModelProto:
-    infos = {n: helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in "abcd"}
-    nodes = [helper.make_node("Add", ["a", "b"], ["c"]), helper.make_node("Sub", ["a", "b"], ["d"])]
-    graph = helper.make_graph(nodes, "g", [infos["a"], infos["b"]], [infos["d"], infos["c"]])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    text = "g (float[2] a, float[2] b) => (float[2] d, float[2] c) { c = Add(a, b)  d = Sub(a, b) }"
+    return onnx.parser.parse_model('<ir_version: 8, opset_import: ["": 17]>' + text)
 
 
 A, B = np.float32([1, 2]), np.float32([3, 5])

@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import onnxruntime as ort
-from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks import half
 
 
 def test_weights_inputs_outputs_and_casts_become_float16() -> None:
-    weights = numpy_helper.from_array(np.array([1.5, -1e38], np.float32), "w")
-    graph = helper.make_graph(
-        [
-            helper.make_node("Cast", ["i"], ["f"], to=TensorProto.FLOAT),
-            helper.make_node("Add", ["x", "w"], ["a"]),
-            helper.make_node("Add", ["a", "f"], ["y"]),
-        ],
-        "g",
-        [
-            helper.make_tensor_value_info("x", TensorProto.FLOAT, [2]),
-            helper.make_tensor_value_info("i", TensorProto.INT64, [2]),
-        ],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])],
-        [weights],
-    )
     model = half.in_float16(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+        onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+            g (float[2] x, int64[2] i) => (float[2] y) <float[2] w = {1.5, -1e38}>
+            { f = Cast<to = 1>(i)  a = Add(x, w)  y = Add(a, f) }""")
     )
     session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     (y,) = session.run(None, {"x": np.array([1, 0], np.float16), "i": np.array([2, 0])})

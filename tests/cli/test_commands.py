@@ -8,7 +8,6 @@ import re
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
 
 import tinycomp
 from tinycomp.cli import exits
@@ -433,11 +432,9 @@ def test_a_target_that_does_not_load_hides_no_other(call, monkeypatch: pytest.Mo
 
 
 def test_verify_regions_beside_inputs_that_cannot_be_made_up(call, tmp_path) -> None:
-    infos = [helper.make_tensor_value_info(n, t, [2]) for n, t in (("x", 1), ("s", 8), ("y", 1), ("t", 8))]
-    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Identity", ["s"], ["t"])]
-    graph = helper.make_graph(nodes, "g", infos[:2], infos[2:])
-    path = tmp_path / "strings.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    path, header = tmp_path / "strings.onnx", '<ir_version: 8, opset_import: ["": 17]>'
+    text = "g (float[2] x, string[2] s) => (float[2] y, string[2] t) { y = Relu(x)  t = Identity(s) }"
+    onnx.save(onnx.parser.parse_model(header + text), path)
     refused = call("verify", path, "--regions")
     assert refused.code == exits.USAGE
     assert "cannot make up values for this input" in refused.error

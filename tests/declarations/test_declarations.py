@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
 
 from tests.declarations.measure import Case, difference, measure
 from tests.declarations.ways import WAYS
@@ -14,10 +13,8 @@ X = np.arange(10, dtype=np.float32).reshape(5, 2)
 
 
 def case(wanted: np.ndarray) -> Case:
-    infos = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [5, 2]) for n in ("x", "y")]
-    nodes = [helper.make_node("Neg", ["x"], ["t"]), helper.make_node("Relu", ["t"], ["y"])]
-    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    text = "g (float[5,2] x) => (float[5,2] y) { t = Neg(x)  y = Relu(t) }"
+    model = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 21]>' + text)
     return Case("test_neg_relu", model, [X], [wanted], 1e-6, 0.0)
 
 

@@ -7,9 +7,10 @@ import tracemalloc
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 import tinycomp
+from tests.cases.case import make_model
 from tests.host_only import DOMAIN, host_only
 from tinycomp.errors import ExecutionError, MemoryLimitError, OptionError
 from tinycomp.passes import fold_constants
@@ -17,13 +18,8 @@ from tinycomp.passes.fold_constants import FoldConstants
 
 
 def model_of(nodes: list[onnx.NodeProto], output: str, **constants: np.ndarray) -> onnx.ModelProto:
-    graph = helper.make_graph(
-        [*nodes, helper.make_node("Mul", [output, "x"], ["y"], name="last")], "bomb",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(array, name) for name, array in constants.items()],
-    )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    last = helper.make_node("Mul", [output, "x"], ["y"], name="last")
+    return make_model([*nodes, last], {"x": np.ones(1, np.float32)}, constants, ["y"], 18)
 
 
 def filled(name: str = "c0") -> onnx.NodeProto:
@@ -146,15 +142,10 @@ def test_regions_whose_sizes_are_not_known_yet_reserve_nothing():
         host_only("a", "b"),
         helper.make_node("Conv", ["b", "w"], ["y"]),
     ]
-    shape = ["n", 64, "height", "width"]
-    graph = helper.make_graph(
-        nodes, "two", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], [numpy_helper.from_array(weight, "w")],
-    )  # fmt: skip
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid(DOMAIN, 1)]
-    module = tinycomp.compile(helper.make_model(graph, opset_imports=opsets, ir_version=9), memory_limit=1 << 20)
+    shapes, x = {"x": ["n", 64, "height", "width"]}, np.ones((1, 64, 4, 4), np.float32)
+    model = make_model(nodes, {"x": x}, {"w": weight}, ["y"], 18, shapes, {DOMAIN: 1})
+    module = tinycomp.compile(model, memory_limit=1 << 20)
     assert len(module.report().regions) == 2
-    x = np.ones((1, 64, 4, 4), np.float32)
     assert module(x).shape == x.shape
     with pytest.raises(MemoryLimitError):
         module(np.ones((1, 64, 256, 256), np.float32))

@@ -29,9 +29,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 import tinycomp
+from tests.cases.case import make_model
 from tests.driver.test_blobs import Device
 from tests.driver.test_blobs import model as scaler
 from tests.e2e.test_files_underfoot import without
@@ -306,21 +307,16 @@ def place() -> Iterator[Path]:
 
 def make_files() -> None:
     weights = np.random.default_rng(0).standard_normal((4, 32), np.float32)
-    graph = helper.make_graph(
-        [
-            helper.make_node("MatMul", ["x", "w"], ["t"], "first"), helper.make_node("Tanh", ["t"], ["u"], "tanh"),
-            helper.make_node("MatMul", ["u", "v"], ["y"], "second"),
-        ], "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(weights.T.copy(), "v")],
-    )  # fmt: skip
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), "x.onnx")
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["t"], "first"), helper.make_node("Tanh", ["t"], ["u"], "tanh"),
+        helper.make_node("MatMul", ["u", "v"], ["y"], "second"),
+    ]  # fmt: skip
+    x, constants = np.ones((2, 4), np.float32), {"w": weights, "v": weights.T.copy()}
+    onnx.save(make_model(nodes, {"x": x}, constants, ["y"], symbolic={"x": ["n", 4]}), "x.onnx")
     onnx.save(make_decoder("shared", capacity=8), "decoder.onnx")
     for name in ("x", "decoder"):
         tinycomp.compile(f"{name}.onnx").save(f"{name}.tcm")
         write_graph(Path(f"{name}.tir"), tinycomp.from_onnx(f"{name}.onnx"))
-    x = np.ones((2, 4), np.float32)
     np.save("x.npy", x)
     np.savez("x.npz", x=x)
     onnx.save(tinycomp.quantize("x.onnx", [x]), "q.onnx")

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 import tinycomp
+from tests.cases.case import make_model
 from tinycomp.cli.entry import main
 from tinycomp.driver.compiler import Compiler
 from tinycomp.errors import ArtifactError, ModelError, TinycompError, WriteError
@@ -39,12 +40,9 @@ WEIGHTS = np.arange(64 * 1024, dtype=np.float32).reshape(64, 1024)
 def model(tmp_path: Path) -> Path:
     """A model whose weights lie in a file of their own, in a folder of its own."""
     (tmp_path / "model" / "parts").mkdir(parents=True)
-    graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")], "graph",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 64])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], [numpy_helper.from_array(WEIGHTS, "w")],
-    )  # fmt: skip
-    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], name="product")
+    x = np.ones((1, 64), np.float32)
+    proto = make_model([node], {"x": x}, {"w": WEIGHTS}, ["y"], symbolic={"x": ["n", 64]})
     path = tmp_path / "model" / "model.onnx"
     onnx.save(proto, path, save_as_external_data=True, location="parts/weights.bin", size_threshold=0)
     return path

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 import tinycomp
+from tests.cases.case import make_model
 from tinycomp.errors import TinycompError
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
@@ -45,26 +46,23 @@ class Case:
 
     def model(self) -> onnx.ModelProto:
         names = ["" if x is None else f"x{i}" for i, x in enumerate(self.feeds)]
-        inputs, constants = [], []
-        for index, (name, x) in enumerate(zip(names, self.feeds, strict=True)):
-            if x is not None and index in self.constants:
-                constants.append(numpy_helper.from_array(x, name))
-            elif x is not None:
-                kind = TensorProto.STRING if x.dtype == object else helper.np_dtype_to_tensor_dtype(x.dtype)
-                sizes = [f"{name}_{axis}" for axis in range(x.ndim)] if self.opened else list(x.shape)
-                inputs.append(helper.make_tensor_value_info(name, kind, sizes))
-        results = [helper.make_empty_tensor_value_info(f"y{i}") for i in range(self.outputs)]
+        constants = {f"x{i}": np.asarray(self.feeds[i]) for i in self.constants}
+        opened = {n: [f"{n}_{axis}" for axis in range(x.ndim)] for n, x in self.fed.items()} if self.opened else None
+        results = [f"y{i}" for i in range(self.outputs)]
+        node = helper.make_node(self.op, names, results, name="node", **self.attrs)
+        model = make_model([node], self.fed, constants, results, self.opset, opened)
         if self.declared is not None:
-            results = [helper.make_tensor_value_info("y0", TensorProto.INT64, list(self.declared))]
-        node = helper.make_node(self.op, names, [r.name for r in results], name="node", **self.attrs)
-        graph = helper.make_graph([node], "case", inputs, results, constants)
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=10)
+            model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y0", TensorProto.INT64, self.declared))
+        return model
+
+    @property
+    def fed(self) -> dict[str, np.ndarray]:
+        return {f"x{i}": np.asarray(x) for i, x in enumerate(self.feeds) if x is not None and i not in self.constants}
 
     def run(self, target: Any) -> list[np.ndarray] | str:
         """Return the results, or the text of the error."""
-        fed = {f"x{i}": x for i, x in enumerate(self.feeds) if x is not None and i not in self.constants}
         try:
-            return [np.asarray(y) for y in tinycomp.compile(self.model(), target).run(fed).values()]
+            return [np.asarray(y) for y in tinycomp.compile(self.model(), target).run(self.fed).values()]
         except TinycompError as error:
             return str(error)
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 import tinycomp
+from tests.cases.case import make_model
 from tinycomp.errors import MemoryLimitError, ModelError
 
 RNG = np.random.default_rng(3)
@@ -24,19 +25,14 @@ TOKENS = np.array([[1, 499, 7], [3, 3, 0]])
 
 def model(external: bool, path: Path) -> Path:
     """Rows of a table, times weights that are packed, plus a bias; the name shifts the weights to an odd address."""
-    tensors = [numpy_helper.from_array(a, n) for a, n in ((TABLE, "table"), (WEIGHTS, "weights"), (BIAS, "bias"))]
     nodes = [
         helper.make_node("Gather", ["table", "tokens"], ["rows"]),
         helper.make_node("MatMul", ["rows", "weights"], ["product"]),
         helper.make_node("Add", ["product", "bias"], ["y"]),
     ]
-    tokens = helper.make_tensor_value_info("tokens", TensorProto.INT64, ["batch", 3])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 3, 300])
-    proto = helper.make_model(
-        helper.make_graph(nodes, "odd" * 7, [tokens], [y], tensors),
-        opset_imports=[helper.make_opsetid("", 17)],
-        ir_version=9,
-    )
+    weights = {"table": TABLE, "weights": WEIGHTS, "bias": BIAS}
+    proto = make_model(nodes, {"tokens": TOKENS}, weights, ["y"], symbolic={"tokens": ["batch", 3]})
+    proto.graph.name = "odd" * 7
     onnx.save(proto, path, save_as_external_data=external, size_threshold=1024, location=f"{path.stem}.data")
     return path
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
-from tests.ops.harness import tensor_type
+from tests.cases.case import make_model
 from tinycomp.ir.types import numpy_dtype
 
 RNG = np.random.default_rng(23)
@@ -64,14 +64,8 @@ class Case:
         count = max([*self.data, *self.constants]) + 1
         names = [f"x{i}" if i in self.data else f"c{i}" if i in self.constants else "" for i in range(count)]
         node = helper.make_node(self.op, names, self.outputs, name="node", domain=self.domain, **self.attrs)
-        graph = helper.make_graph(
-            [node], "g",
-            [helper.make_tensor_value_info(n, tensor_type(x), x.shape) for n, x in self.feeds.items()],
-            [helper.make_empty_tensor_value_info(n) for n in self.outputs if n],
-            [numpy_helper.from_array(np.asarray(c), f"c{i}") for i, c in self.constants.items()],
-        )  # fmt: skip
-        opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
-        return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+        constants = {f"c{i}": np.asarray(c) for i, c in self.constants.items()}
+        return make_model([node], self.feeds, constants, self.outputs, domains={"com.microsoft": 1})
 
 
 def scaled(*parts: Any) -> dict[int, np.ndarray]:

@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import tinycomp
+from tests.cases.case import make_model
 from tinycomp.errors import FeedError
 from tinycomp.frontend.extension import operators
 
@@ -171,13 +172,10 @@ def test_the_operator_is_written_as_it_was(name: str) -> None:
 @pytest.mark.parametrize("target", ["host", "c"])
 def test_features_by_index(target: str) -> None:
     node = helper.make_node("ArrayFeatureExtractor", ["x", "which"], ["y"], domain="ai.onnx.ml")
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", WIDTH])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    which = onnx.numpy_helper.from_array(np.array([[6, 0, 3]]), "which")
-    graph = helper.make_graph([node], "features", [x], [y], [which])
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
-    module = tinycomp.compile(helper.make_model(graph, opset_imports=opsets, ir_version=8), target)
     data = np.random.default_rng(0).standard_normal((4, WIDTH)).astype(F32)
+    which = {"which": np.array([[6, 0, 3]])}
+    model = make_model([node], {"x": data}, which, ["y"], 17, {"x": ["rows", WIDTH]}, {"ai.onnx.ml": 1})
+    module = tinycomp.compile(model, target)
     np.testing.assert_array_equal(module(data), data[:, [6, 0, 3]])
     assert bool(module.report().regions) == (target == "c")
 
@@ -186,13 +184,8 @@ def test_features_by_index(target: str) -> None:
 @pytest.mark.parametrize("indices", [[[6, 0, 3]], [[1], [1], [2]]])
 def test_values_of_a_vector_by_index(target: str, indices: list[list[int]]) -> None:
     node = helper.make_node("ArrayFeatureExtractor", ["x", "which"], ["y"], domain="ai.onnx.ml")
-    x = onnx.numpy_helper.from_array(np.arange(10, 17), "x")
-    which = helper.make_tensor_value_info("which", TensorProto.INT64, [None, None])
-    y = helper.make_tensor_value_info("y", TensorProto.INT64, None)
-    graph = helper.make_graph([node], "labels", [which], [y], [x])
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-    feeds = {"which": np.array(indices)}
+    feeds, labels = {"which": np.array(indices)}, {"x": np.arange(10, 17)}
+    model = make_model([node], feeds, labels, ["y"], 17, {"which": [None, None]}, {"ai.onnx.ml": 1})
     expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)[0]
     module = tinycomp.compile(model, target)
     assert bool(module.report().regions) == (target == "c")

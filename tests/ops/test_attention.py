@@ -9,6 +9,7 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 import tinycomp
+from tests.cases.case import make_model
 from tests.ops.harness import check, dtype_of, run_ours, sample
 from tinycomp.errors import ExecutionError, TypeInferenceError
 from tinycomp.ir.graph import Node, Value
@@ -201,13 +202,10 @@ def test_flex_attention_dtypes(dtype: str, precision: str) -> None:
 
 def test_without_graphs_it_is_attention() -> None:
     node = helper.make_node("FlexAttention", ["q", "k", "v"], ["y"], domain="ai.onnx.preview", scale=0.25)
-    infos = [helper.make_tensor_value_info(n, 1, s) for n, s in zip("qkv", (Q, K, V), strict=True)]
-    graph = helper.make_graph([node], "g", infos, [helper.make_empty_tensor_value_info("y")])
-    imports = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.preview", 1)]
-    model = helper.make_model(graph, opset_imports=imports, ir_version=10)
-    feeds = arrays()[:3]
-    (want,) = ReferenceEvaluator(model).run(None, dict(zip("qkv", feeds, strict=True)))
-    np.testing.assert_allclose(tinycomp.compile(model)(*feeds), want, rtol=1e-5, atol=1e-6)
+    feeds = dict(zip("qkv", arrays()[:3], strict=True))
+    model = make_model([node], feeds, {}, ["y"], domains={"ai.onnx.preview": 1})
+    (want,) = ReferenceEvaluator(model).run(None, feeds)
+    np.testing.assert_allclose(tinycomp.compile(model)(**feeds), want, rtol=1e-5, atol=1e-6)
 
 
 def test_bodies_are_typed_from_the_operands_and_stay_after_export() -> None:

@@ -9,6 +9,7 @@ import pytest
 from onnx import helper
 
 import tinycomp
+from tests.cases.case import make_model
 from tests.ops.harness import check, run_ours, sample
 from tinycomp.errors import ExecutionError
 from tinycomp.ops import OPS
@@ -153,11 +154,9 @@ def test_bias_and_group_errors():
 @pytest.mark.parametrize("target", ["c", "host"])
 def test_a_transposed_convolution_has_the_size_that_its_padding_says(shape, target):
     attrs = {"strides": [2, 2], "auto_pad": "SAME_UPPER", "output_padding": [1, 1]}
-    inputs = [helper.make_tensor_value_info(name, 1, sizes) for name, sizes in (("x", shape), ("w", (1, 1, 3, 3)))]
     nodes = [helper.make_node("ConvTranspose", ["x", "w"], ["t"], **attrs), helper.make_node("Exp", ["t"], ["y"])]
-    graph = helper.make_graph(nodes, "g", inputs, [helper.make_empty_tensor_value_info("y")])
-    module = tinycomp.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)]), target)
     x, w = sample("float32", (1, 1, 3, 3)), sample("float32", (1, 1, 3, 3), 1)
+    module = tinycomp.compile(make_model(nodes, {"x": x, "w": w}, {}, ["y"], 14, {"x": shape}), target)
     (want,) = check("ConvTranspose", [x, w], attrs, 14, against=("onnxruntime",))[0]
     assert want.shape == (1, 1, 6, 6)
     np.testing.assert_allclose(module(x, w), np.exp(want), rtol=1e-5)

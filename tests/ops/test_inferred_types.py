@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 from onnx import helper
 
 import tinycomp
+from tests.cases.case import make_model
 
 CASES: list[tuple[str, dict[str, Any], int, list[tuple[int, ...]], list[tuple[int, ...]]]] = [
     ("Squeeze", {"axes": [-1]}, 7, [(1, 3, 1)], [(1, 3)]),
@@ -25,12 +25,8 @@ def test_what_is_inferred_is_computed(
     op: str, attrs: dict[str, Any], opset: int, shapes: list[tuple[int, ...]], wanted: list[tuple[int, ...]]
 ) -> None:
     operands, results = [f"x{i}" for i in range(len(shapes))], [f"y{i}" for i in range(len(wanted))]
-    inputs = [
-        helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, s) for n, s in zip(operands, shapes, strict=True)
-    ]
-    outputs = [helper.make_empty_tensor_value_info(name) for name in results]
-    graph = helper.make_graph([helper.make_node(op, operands, results, **attrs)], "g", inputs, outputs)
-    module = tinycomp.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)]), "host")
+    feeds = {name: np.ones(shape, np.float32) for name, shape in zip(operands, shapes, strict=True)}
+    node = helper.make_node(op, operands, results, **attrs)
+    module = tinycomp.compile(make_model([node], feeds, {}, results, opset), "host")
     assert [spec.shape for spec in module.outputs] == wanted
-    found = module.run({name: np.ones(shape, np.float32) for name, shape in zip(operands, shapes, strict=True)})
-    assert [y.shape for y in found.values()] == wanted
+    assert [y.shape for y in module.run(feeds).values()] == wanted

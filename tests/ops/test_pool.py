@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
 import tinycomp
+from tests.cases.case import make_model
 from tests.cases.pool import POOLS
 from tests.ops.harness import check, run_ours, sample
 from tinycomp.errors import ExecutionError
@@ -154,12 +156,9 @@ def test_errors(op, attrs, text):
         run_ours(op, [sample("float32", (2, 5))], {"kernel_shape": []})
 
 
-def pool_model(op: str, shape: tuple[int, ...], **attrs: object) -> bytes:
+def pool_model(op: str, shape: tuple[Any, ...], **attrs: object) -> onnx.ModelProto:
     node = helper.make_node(op, ["x"], ["y"], **attrs)
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    graph = helper.make_graph([node], "pool", [x], [y])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9).SerializeToString()
+    return make_model([node], {"x": np.zeros((), np.float32)}, {}, ["y"], 19, {"x": shape})
 
 
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper
 
 import tinycomp
+from tests.cases.case import make_model
 from tests.ops.harness import check, run_onnxruntime, run_ours, sample
 from tinycomp.errors import ExecutionError, ModelError
 from tinycomp.symbolic import evaluate, parse
@@ -192,10 +193,8 @@ def test_errors(target, attrs, text):
 
 def _scaled(sizes: tuple[Any, ...], scale: float) -> onnx.ModelProto:
     node = helper.make_node("Resize", ["x", "", "s"], ["y"], mode="nearest")
-    scales = numpy_helper.from_array(np.array([1, 1, scale], np.float32), "s")
-    x, y = helper.make_tensor_value_info("x", 1, sizes), helper.make_empty_tensor_value_info("y")
-    return helper.make_model(helper.make_graph([node], "g", [x], [y], [scales]),
-                             opset_imports=[helper.make_opsetid("", 18)], ir_version=9)  # fmt: skip
+    scales = {"s": np.array([1, 1, scale], np.float32)}
+    return make_model([node], {"x": np.zeros((), np.float32)}, scales, ["y"], 18, {"x": sizes})
 
 
 @pytest.mark.parametrize("target", ["c", "host"])

@@ -12,6 +12,7 @@ import pytest
 from onnx import helper
 
 import tinycomp
+from tests.cases.case import make_model
 from tinycomp.errors import ModelError, TinycompError
 from tinycomp.ops.trees import ensemble_of
 
@@ -189,11 +190,8 @@ def modern(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("target", ["host", "c"])
 def test_members_and_single_leaves(target: str) -> None:
     node = helper.make_node("TreeEnsemble", ["x"], ["y"], domain="ai.onnx.ml", **modern())
-    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["rows", 1])
-    y = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["rows", 2])
-    opsets = [helper.make_opsetid("", 22), helper.make_opsetid("ai.onnx.ml", 5)]
-    model = helper.make_model(helper.make_graph([node], "trees", [x], [y]), opset_imports=opsets, ir_version=10)
     values = np.array([[0], [1], [2], [3], [5], [np.nan], [6]], F32)
+    model = make_model([node], {"x": values}, {}, ["y"], 22, {"x": ["rows", 1]}, {"ai.onnx.ml": 5})
     module = tinycomp.compile(model, target)
     assert len(module.report().regions) == (target == "c")
     wanted = [[10, 5] if v in (1, 3, 5) else [0, 25] for v in values[:, 0]]

@@ -8,9 +8,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 import tinycomp
+from tests.cases.case import make_model
 from tinycomp.errors import OptionError, VerifyError
 from tinycomp.frontend import import_model
 from tinycomp.passes.round_weights import RoundWeights
@@ -31,13 +32,8 @@ def model(large: np.ndarray = LARGE, op: str = "MatMul", **attrs: Any) -> Any:
         helper.make_node("MatMul", ["h", "small"], ["y"]),
         helper.make_node("Identity", ["large"], ["weights"]),
     ]
-    infos = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-        for name, shape in (("x", ["rows", 512]), ("y", ["rows", 10]), ("weights", large.shape))
-    ]
-    constants = [numpy_helper.from_array(large, "large"), numpy_helper.from_array(SMALL, "small")]
-    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:], constants)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    constants = {"large": large, "small": SMALL}
+    return make_model(nodes, {"x": LARGE[:1]}, constants, ["y", "weights"], symbolic={"x": ["rows", 512]})
 
 
 @pytest.mark.parametrize("precision", DTYPES)
@@ -89,10 +85,7 @@ def test_verification_refuses_what_changes_too_much() -> None:
     ]
     apart = np.zeros((512, 1), np.float32)
     apart[:2, 0] = 1, -1
-    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, s]) for n, s in (("x", 1024), ("y", 1))]
-    constants = [numpy_helper.from_array(large, "large"), numpy_helper.from_array(apart, "apart")]
-    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:], constants)
-    close = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    close = make_model(nodes, {"x": np.ones((2, 1024), np.float32)}, {"large": large, "apart": apart}, ["y"])
     with pytest.raises(VerifyError, match="the pass round-weights changes the results"):
         tinycomp.compile(close, precision="bf16", verify=True)
 
@@ -108,10 +101,8 @@ def test_what_float16_cannot_hold_is_left_alone(odd: float) -> None:
 
 def test_weights_of_several_products_are_rounded_once() -> None:
     nodes = [helper.make_node("MatMul", [x, "large"], [y]) for x, y in (("x", "a"), ("x2", "b"))]
-    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 512]) for n in ("x", "x2")]
-    outs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 640]) for n in "ab"]
-    proto = helper.make_graph(nodes, "g", infos, outs, [numpy_helper.from_array(LARGE, "large")])
-    graph = import_model(helper.make_model(proto, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    feeds = dict.fromkeys(("x", "x2"), np.ones((1, 512), np.float32))
+    graph = import_model(make_model(nodes, feeds, {"large": LARGE}, ["a", "b"]))
     assert RoundWeights("f16").run(graph)
     first, second = (node.operand(1) for node in graph.nodes)
     assert first is second

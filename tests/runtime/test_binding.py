@@ -68,9 +68,7 @@ def test_one_output_alone_is_not_wrapped():
 
 def test_a_symbolic_module_is_bound_for_the_shape_at_hand():
     nodes = [helper.make_node("Relu", ["x"], ["y"])]
-    types = [helper.make_tensor_value_info(n, 1, ["batch", 4]) for n in "xy"]
-    graph = helper.make_graph(nodes, "g", types[:1], types[1:])
-    module = tinycomp.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10))
+    module = tinycomp.compile(make_model(nodes, {"x": X}, {}, ["y"], symbolic={"x": ["batch", 4]}))
     for rows in (1, 3):
         assert module.bind(X[:rows].copy())().shape == (rows, 4)
 

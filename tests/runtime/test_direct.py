@@ -333,18 +333,8 @@ def extending():
     """A row is added to a buffer of any length; the program takes the operands in another order."""
     update = helper.make_node("TensorScatter", ["past", "update", "first"], ["present"], axis=2)
     double = helper.make_node("Add", ["present", "present"], ["doubled"])
-    inputs = [
-        helper.make_tensor_value_info("update", TensorProto.FLOAT, ["batch", 2, "new", 3]),
-        helper.make_tensor_value_info("first", TensorProto.INT64, ["batch"]),
-        helper.make_tensor_value_info("past", TensorProto.FLOAT, ["batch", 2, "room", 3]),
-    ]
-    outputs = [
-        helper.make_tensor_value_info("doubled", TensorProto.FLOAT, ["batch", 2, "room", 3]),
-        helper.make_tensor_value_info("present", TensorProto.FLOAT, ["batch", 2, "room", 3]),
-    ]
-    graph = helper.make_graph([update, double], "extending", inputs, outputs)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=11)
-    return tinycomp.compile(model, "c")
+    shapes = {"update": ["batch", 2, "new", 3], "first": ["batch"], "past": ["batch", 2, "room", 3]}
+    return tinycomp.compile(make_model([update, double], extended()[0], {}, ["doubled", "present"], 24, shapes), "c")
 
 
 def extended():

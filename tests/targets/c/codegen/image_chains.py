@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
+
+from tests.cases.case import make_model
 
 
 def random_chain(seed: int, layers: int = 8) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
@@ -13,13 +15,13 @@ def random_chain(seed: int, layers: int = 8) -> tuple[onnx.ModelProto, dict[str,
     size, channels = int(rng.integers(6, 20)), int(rng.choice([3, 4, 8, 16]))
     x = rng.standard_normal((1, channels, size, size)).astype(np.float32)
     nodes: list[onnx.NodeProto] = []
-    constants: list[onnx.TensorProto] = []
+    constants: dict[str, np.ndarray] = {}
     known = {"x": (channels, size)}
     last = "x"
 
     def constant(array: np.ndarray) -> str:
-        constants.append(numpy_helper.from_array(array.astype(np.float32), f"k{len(constants)}"))
-        return constants[-1].name
+        constants[f"k{len(constants)}"] = array.astype(np.float32)
+        return list(constants)[-1]
 
     for number in range(layers):
         channels, size = known[last]
@@ -62,8 +64,4 @@ def random_chain(seed: int, layers: int = 8) -> tuple[onnx.ModelProto, dict[str,
     if last == "x":
         nodes.append(helper.make_node("Relu", ["x"], ["v"]))
         last = "v"
-    graph = helper.make_graph(
-        nodes, "chain", [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, x.shape)],
-        [helper.make_empty_tensor_value_info(last)], constants,
-    )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), {"x": x}
+    return make_model(nodes, {"x": x}, constants, [last]), {"x": x}

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper
 
 import tinycomp
 from tests.cases.values import floats
@@ -95,11 +95,8 @@ def test_a_constant_image_is_reordered(op):
     """Where nothing has been folded before, operands that are data may be constant."""
     operands, attrs = (["k", "w"], {}) if op == "Conv" else (["k"], {"kernel_shape": [2, 2]})
     nodes = [node(op, operands, "c", **attrs), node("Relu", ["c"], "r"), node("Add", ["r", "x"], "y")]
-    graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", 1, ())], [helper.make_tensor_value_info("y", 1, None)],
-        [numpy_helper.from_array(a, name) for name, a in {"k": X, **W}.items() if name in operands],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    constants = {name: a for name, a in {"k": X, **W}.items() if name in operands}
+    model = make_model(nodes, {"x": np.array(1, np.float32)}, constants, ["y"], 17)
     passes = partitioning_passes([find("c")])
     found, wanted = (tinycomp.compile(model, passes=p)(np.float32(1)) for p in (passes, []))
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)

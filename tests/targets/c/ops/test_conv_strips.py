@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 import tinycomp
+from tests.cases.case import make_model
 from tinycomp.ops.spatial import Window
 from tinycomp.targets.c.codegen.strips import Compute, Move
 from tinycomp.targets.c.ops import conv_strips
@@ -89,12 +90,12 @@ def test_strips_are_as_wide_as_the_cache_allows(monkeypatch: pytest.MonkeyPatch)
 def network(layers: list[dict[str, Any]], channels: int, size: int, batch: int) -> Any:
     """Return a model of convolutions in a row; one with ``"add"`` adds an operand of the result's shape."""
     rng = np.random.default_rng(0)
-    nodes, constants, inputs, value = [], [], {"x": (batch, channels, size, size)}, "x"
+    nodes, constants, inputs, value = [], {}, {"x": (batch, channels, size, size)}, "x"
     for number, layer in enumerate(layers):
         groups = layer.get("group", 1)
         weights = rng.standard_normal((layer["out"], channels // groups, *layer["kernel_shape"])).astype(np.float32)
         bias = rng.standard_normal(layer["out"]).astype(np.float32)
-        constants += [numpy_helper.from_array(weights / 4, f"w{number}"), numpy_helper.from_array(bias, f"b{number}")]
+        constants |= {f"w{number}": weights / 4, f"b{number}": bias}
         attrs = {key: held for key, held in layer.items() if key not in ("out", "add", "op")}
         nodes.append(helper.make_node("Conv", [value, f"w{number}", f"b{number}"], [f"c{number}"], **attrs))
         value = f"c{number}"
@@ -104,10 +105,8 @@ def network(layers: list[dict[str, Any]], channels: int, size: int, batch: int) 
             value = f"a{number}"
         nodes.append(helper.make_node(layer.get("op", "LeakyRelu"), [value], [f"v{number}"]))
         value, channels = f"v{number}", layer["out"]
-    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()]
-    result = helper.make_tensor_value_info(value, TensorProto.FLOAT, None)
-    graph = helper.make_graph(nodes, "g", infos, [result], constants)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    feeds = {name: np.empty(shape, np.float32) for name, shape in inputs.items()}
+    return make_model(nodes, feeds, constants, [value])
 
 
 def depthwise(channels: int, **attrs: Any) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper
 
 import tinycomp
+from tests.cases.case import make_model
 from tinycomp.targets.c.ops import matmul
 
 RNG = np.random.default_rng(0)
@@ -30,11 +31,9 @@ HALF = {"float16", "bfloat16"}
 def model(weights: np.ndarray, rows: Any, op: str = "MatMul", **attrs: Any) -> Any:
     """Return a product with weights, of their dtype."""
     sizes = weights.shape[::-1] if attrs.get("transB") else weights.shape
-    dtype = helper.np_dtype_to_tensor_dtype(weights.dtype)
-    infos = [helper.make_tensor_value_info(n, dtype, [rows, size]) for n, size in zip("xy", sizes, strict=True)]
     node = helper.make_node(op, ["x", "w"], ["y"], **attrs)
-    graph = helper.make_graph([node], "g", infos[:1], infos[1:], [numpy_helper.from_array(weights, "w")])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    x = np.empty((), weights.dtype)
+    return make_model([node], {"x": x}, {"w": weights}, ["y"], symbolic={"x": [rows, sizes[0]]})
 
 
 def kernels(module: tinycomp.Module, rows: int) -> list[str]:

@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import tinycomp
+from tests.cases.case import make_model
 from tests.cases.values import floats
 from tinycomp.errors import TinycompError, TinycompWarning
 from tinycomp.ops.resize import NEAREST_MODES, TRANSFORM_MODES, resize
@@ -21,12 +22,8 @@ def compiled(shape: tuple[int, ...], result: tuple[int, ...], operands: dict[str
     """Return a Resize of such images, all of whose operands are inputs."""
     names = ["x", *(name if name in operands else "" for name in ("roi", "scales", "sizes"))]
     given = {"x": np.zeros(shape, F32), **operands}
-    infos = [
-        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in given.items()
-    ]
-    end = helper.make_tensor_value_info("y", TensorProto.FLOAT, result)
-    graph = helper.make_graph([helper.make_node("Resize", names, ["y"], "node", **attrs)], "g", infos, [end])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=10)
+    model = make_model([helper.make_node("Resize", names, ["y"], "node", **attrs)], given, {}, ["y"], 19)
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, result))
     module = tinycomp.compile(model, "c")
     assert not module.report().hosts, str(module.report())
     return module

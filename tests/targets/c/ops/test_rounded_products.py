@@ -8,9 +8,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 import tinycomp
+from tests.cases.case import make_model
 from tinycomp.runtime.native.processor import IsaShape, default_isa, isa_shape
 from tinycomp.targets.c.ops import matmul
 from tinycomp.targets.c.tuning import choices
@@ -32,7 +33,7 @@ def network(dtype: np.dtype[Any] = FLOAT, *, of_product: np.dtype[Any] | None = 
     """A convolution of 1x1, Relu, and a product with large weights, both of a dtype; the product may have its own."""
     filters = RNG.standard_normal((64, 32, 1, 1)).astype(dtype)
     weights = (RNG.standard_normal((1024, 300)) / 32).astype(of_product or dtype)
-    first, last = (helper.np_dtype_to_tensor_dtype(each) for each in (dtype, of_product or dtype))
+    last = helper.np_dtype_to_tensor_dtype(weights.dtype)
     nodes = [
         helper.make_node("Conv", ["x", "filters"], ["c"]),
         helper.make_node("Relu", ["c"], ["r"]),
@@ -40,17 +41,8 @@ def network(dtype: np.dtype[Any] = FLOAT, *, of_product: np.dtype[Any] | None = 
         helper.make_node("Cast", ["f"], ["g"], to=last),
         helper.make_node("MatMul", ["g", "weights"], ["y"]),
     ]
-    infos = [
-        helper.make_tensor_value_info("x", first, [1, 32, 16, 16]),
-        helper.make_tensor_value_info("y", last, [16, 300]),
-    ]
-    constants = [
-        numpy_helper.from_array(filters, "filters"),
-        numpy_helper.from_array(weights, "weights"),
-        numpy_helper.from_array(np.array([16, 1024]), "shape"),
-    ]
-    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:], constants)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+    constants = {"filters": filters, "weights": weights, "shape": np.array([16, 1024])}
+    return make_model(nodes, {"x": np.empty((1, 32, 16, 16), dtype)}, constants, ["y"], 22)
 
 
 def image(dtype: np.dtype[Any] = FLOAT) -> np.ndarray:
@@ -133,12 +125,10 @@ def test_large_weights_are_kept_in_bfloat16(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rows", [1, 3, 7, 250])
 def test_products_serve_every_number_of_rows(rows: int) -> None:
     weights = RNG.standard_normal((512, 600)).astype(np.float32)
-    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["rows", s]) for n, s in (("x", 512), ("y", 600))]
-    node = helper.make_node("MatMul", ["x", "w"], ["y"])
-    graph = helper.make_graph([node], "g", infos[:1], infos[1:], [numpy_helper.from_array(weights, "w")])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    module = tinycomp.compile(model, precision="bf16", strict=True)
     x = RNG.standard_normal((rows, 512)).astype(np.float32)
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    model = make_model([node], {"x": x}, {"w": weights}, ["y"], symbolic={"x": ["rows", 512]})
+    module = tinycomp.compile(model, precision="bf16", strict=True)
     exact = x.astype(BFLOAT16).astype(np.float64) @ weights.astype(BFLOAT16).astype(np.float64)
     np.testing.assert_allclose(module(x), exact, rtol=1e-4, atol=1e-3)
     assert [row.kernel for row in module.profile({"x": x}, runs=1).rows] == ["gemm_bf16_f32"]

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper
 
 import tinycomp
+from tests.cases.case import make_model
 from tinycomp.errors import OptionError
 from tinycomp.runtime.native.executor import NativeProgram, Pool
 from tinycomp.runtime.native.library import lib
@@ -346,12 +347,8 @@ def network() -> onnx.ModelProto:
         helper.make_node("Conv", ["b", "w2"], ["c"], "second", pads=[1] * 4),
         helper.make_node("MatMul", ["c", "w3"], ["y"], "last"),
     ]
-    graph = helper.make_graph(
-        nodes, "net", [helper.make_tensor_value_info("x", 1, ["N", 16, 24, 20])],
-        [helper.make_tensor_value_info("y", 1, ["N", 16, 24, 10])],
-        [numpy_helper.from_array(array, name) for name, array in weights.items()],
-    )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    x = np.zeros(SHAPES["x"], np.float32)
+    return make_model(nodes, {"x": x}, weights, ["y"], symbolic={"x": ["N", 16, 24, 20]})
 
 
 SHAPES = {"x": (1, 16, 24, 20)}
