@@ -17,7 +17,8 @@ import reprlib
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, FrozenInstanceError, asdict, field, fields, replace
-from types import FunctionType, MethodType
+from operator import attrgetter
+from types import CellType, CodeType, FunctionType, MemberDescriptorType, MethodType
 from typing import TYPE_CHECKING, Any
 
 __all__ = ["asdict", "dataclass", "field", "fields", "replace"]
@@ -111,7 +112,7 @@ def _own(cls: type[Any]) -> dict[str, Any]:
     """Return the fields of the class itself, whose attributes become their defaults."""
     found: dict[str, Any] = {}
     for name, kind in cls.__annotations__.items():
-        found[name] = one = _standard._get_field(cls, name, kind, False)
+        found[name] = one = _field(cls, name, kind)
         if isinstance(vars(cls).get(name), Field):
             if one.default is MISSING:
                 delattr(cls, name)
@@ -121,6 +122,22 @@ def _own(cls: type[Any]) -> dict[str, Any]:
         if isinstance(value, Field):
             raise TypeError(f"{name!r} is a field but has no type annotation")
     return found
+
+
+def _field(cls: type[Any], name: str, kind: Any) -> Any:
+    """Return a field as the standard library has it, which is asked where it may be another thing than a field."""
+    if not isinstance(kind, str) or "ClassVar" in kind:
+        return _standard._get_field(cls, name, kind, False)
+    default = getattr(cls, name, MISSING)
+    one: Any = default
+    if not isinstance(default, Field):
+        one = field(default=MISSING if isinstance(default, MemberDescriptorType) else default)
+    one.name, one.type, one._field_type = name, kind, _standard._FIELD
+    if one.kw_only is MISSING:
+        one.kw_only = False
+    if one.default.__class__.__hash__ is None:
+        raise ValueError(f"mutable default {type(one.default)} for field {name} is not allowed: use default_factory")
+    return one
 
 
 def _with_slots(cls: Any, names: list[str]) -> Any:
@@ -161,48 +178,77 @@ class _Later:
         return method if instance is None or isinstance(method, str) else MethodType(method, instance)
 
 
+_VALUES = {
+    "given": "field_{0}",
+    "given or made": "make_{0}() if field_{0} is absent else field_{0}",
+    "made": "make_{0}()",
+    "default": "default_{0}",
+}
+"""Where the value of a field comes from."""
+
+
+@functools.cache
+def _template(fields_: tuple[tuple[str, bool], ...], frozen: bool, post_init: bool) -> CodeType:
+    """Return the code of an ``__init__`` whose fields are called ``field_0`` and so on.
+
+    Args:
+        fields_: Where the value of each comes from, a key of :data:`_VALUES`, and whether it is given by name only.
+        frozen: Whether the fields cannot be assigned to in the usual way.
+        post_init: Whether ``__post_init__`` follows.
+    """
+    line = "assign(self, 'field_{0}', {1})" if frozen else "self.field_{0} = {1}"
+    lines = [line.format(at, _VALUES[source].format(at)) for at, (source, _by_name) in enumerate(fields_)]
+    lines += ["self.__post_init__()"] if post_init else []
+    given = [(f"field_{at}", by_name) for at, (source, by_name) in enumerate(fields_) if source.startswith("given")]
+    named = [name for name, by_name in given if by_name]
+    heads = ["self", *[name for name, by_name in given if not by_name], *["*"] * bool(named), *named]
+    free = [f"{'default' if source == 'default' else 'make'}_{at}" for at, (source, _by_name) in enumerate(fields_)]
+    return _compiled({}, f"__init__({', '.join(heads)})", lines or ["pass"], ["assign", "absent", *free]).__code__
+
+
 def _init(cls: Any) -> FunctionType:
-    ordinary = fields(cls)
-    myself = "__dataclass_self__" if any(one.name == "self" for one in ordinary) else "self"
-    scope: dict[str, Any] = {"_assign": object.__setattr__, "_HAS_DEFAULT_FACTORY": _standard._HAS_DEFAULT_FACTORY}
-    lines = []
-    for one in ordinary:
-        value = name = one.name
-        if one.default_factory is not MISSING:
-            scope[f"_make_{name}"] = one.default_factory
-            value = f"_make_{name}()" + one.init * f" if {name} is _HAS_DEFAULT_FACTORY else {name}"
-        elif not one.init:
-            if one.default is MISSING or "__slots__" not in vars(cls):
-                continue  # the class has the default, or __post_init__ assigns
-            value = f"_default_{name}"
-            scope[value] = one.default
-        lines.append(
-            f"_assign({myself}, {name!r}, {value})" if cls.__dataclass_params__.frozen else f"{myself}.{name} = {value}"
-        )
-    if hasattr(cls, "__post_init__"):
-        lines.append(f"{myself}.__post_init__()")
-    parameters = [one for one in ordinary if one.init and not one.kw_only]
-    by_name = [one for one in ordinary if one.init and one.kw_only]
-    listed = [myself, *(one.name for one in parameters), *["*"] * bool(by_name), *(one.name for one in by_name)]
-    function = _compiled(cls, f"__init__({', '.join(listed)})", lines or ["pass"], scope)
-    defaults = {one.name: _default(one) for one in ordinary if _default(one) is not MISSING}
-    function.__defaults__ = tuple(defaults[one.name] for one in parameters if one.name in defaults) or None
-    function.__kwdefaults__ = {one.name: defaults[one.name] for one in by_name if one.name in defaults} or None
-    function.__annotations__ = {one.name: one.type for one in (*parameters, *by_name)} | {"return": None}
+    """Return a template with the names of the fields of the class."""
+    absent = _standard._HAS_DEFAULT_FACTORY
+    scope: dict[str, Any] = {"assign": object.__setattr__, "absent": absent}
+    names: dict[Any, str] = {}
+    shape: list[tuple[str, bool]] = []
+    for one in fields(cls):
+        at, made = len(shape), one.default_factory is not MISSING
+        if one.init:
+            shape.append(("given or made" if made else "given", bool(one.kw_only)))
+        elif made or (one.default is not MISSING and "__slots__" in vars(cls)):
+            shape.append(("made" if made else "default", False))
+        else:
+            continue  # the class has the default, or __post_init__ assigns
+        names[f"field_{at}"] = one.name
+        scope |= {f"make_{at}": one.default_factory, f"default_{at}": one.default}
+    code = _template(tuple(shape), cls.__dataclass_params__.frozen, hasattr(cls, "__post_init__"))
+    names["self"] = "__dataclass_self__" if "self" in names.values() else "self"
+    code = code.replace(
+        co_varnames=tuple([names[name] for name in code.co_varnames]),
+        co_names=tuple([names.get(name, name) for name in code.co_names]),
+        co_consts=tuple([names.get(const, const) for const in code.co_consts]),
+    )
+    cells = tuple([CellType(scope[name]) for name in code.co_freevars])
+    function = FunctionType(code, _globals(cls), "__init__", None, cells)
+    given = sorted([one for one in fields(cls) if one.init], key=attrgetter("kw_only"))
+    kinds = [(one, one.default if one.default_factory is MISSING else absent) for one in given]
+    function.__defaults__ = tuple([x for one, x in kinds if x is not MISSING and not one.kw_only]) or None
+    function.__kwdefaults__ = {one.name: x for one, x in kinds if x is not MISSING and one.kw_only} or None
+    function.__annotations__ = {one.name: one.type for one in given} | {"return": None}
     return function
 
 
-def _default(one: Field[Any]) -> Any:
-    return one.default if one.default_factory is MISSING else _standard._HAS_DEFAULT_FACTORY
+def _globals(cls: Any) -> dict[str, Any]:
+    return vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
 
 
-def _compiled(cls: Any, head: str, lines: list[str], scope: dict[str, Any]) -> FunctionType:
-    """Return a function of the module of the class whose free names are those of the scope."""
+def _compiled(where: dict[str, Any], head: str, lines: list[str], free: Iterable[str] = ()) -> FunctionType:
     body = "\n  ".join(lines)
-    text = f"def make({', '.join(scope)}):\n def {head}:\n  {body}\n return {head.partition('(')[0]}"
+    text = f"def make({', '.join(free)}):\n def {head}:\n  {body}\n return {head.partition('(')[0]}"
     found: dict[str, Any] = {}
-    exec(text, vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}, found)
-    function: FunctionType = found["make"](**scope)
+    exec(text, where, found)
+    function: FunctionType = found["make"](*free)
     return function
 
 
@@ -223,12 +269,12 @@ def _tuple(of: str, chosen: Iterable[Field[Any]]) -> str:
 def _eq(cls: Any) -> FunctionType:
     mine, theirs = (_tuple(of, [one for one in fields(cls) if one.compare]) for of in ("self", "other"))
     lines = ["if other.__class__ is self.__class__:", f" return {mine} == {theirs}", "return NotImplemented"]
-    return _compiled(cls, "__eq__(self, other)", lines, {})
+    return _compiled(_globals(cls), "__eq__(self, other)", lines)
 
 
 def _hash(cls: Any) -> FunctionType:
     hashed = [one for one in fields(cls) if (one.compare if one.hash is None else one.hash)]
-    return _compiled(cls, "__hash__(self)", [f"return hash({_tuple('self', hashed)})"], {})
+    return _compiled(_globals(cls), "__hash__(self)", [f"return hash({_tuple('self', hashed)})"])
 
 
 def _setattr(cls: Any) -> Callable[[Any, str, object], None]:
