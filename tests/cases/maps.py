@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.cases.case import Case
-from tests.cases.values import floats
+from tests.cases.values import floats, integers
 
 ML = "ai.onnx.ml"
 HOST: dict[str, Any] = {"domain": ML, "host": "no rule for"}
@@ -54,29 +54,80 @@ def rows() -> Iterator[Case]:
     yield Case("ZipMap", [floats(3, 2)], {"classlabels_int64s": [5, 6]}, 1, **HOST)
     yield Case("ZipMap", [floats(3, 2)], {"classlabels_strings": ["a", "b"]}, 1, **HOST)
     yield Case("ZipMap", [floats(3, 3)], {"classlabels_strings": ["a", "b"]}, 1, domain=ML, refused="ZipMap")
-    for threshold in (0.0, 0.5):
-        yield Case("Binarizer", [floats(3, 4)], {"threshold": threshold}, 1, domain=ML)
     yield Case("ArrayFeatureExtractor", [floats(3, 4), np.array([[2, 0]])], {}, 1, domain=ML)
     for widths in ((4, 2), (2, 3)):
         operands = [floats(3, 4), floats(3, 2)]
         yield Case("FeatureVectorizer", operands, {"inputdimensions": widths}, 1, domain=ML)
-    for norm in ("MAX", "L1", "L2"):
-        yield Case("Normalizer", [floats(3, 4)], {"norm": norm}, 1, domain=ML)
-    yield Case("Scaler", [floats(3, 2)], {"offset": [1.0, -1.0], "scale": [2.0, 0.5]}, 1, domain=ML)
-    missing = np.where(floats(3, 2) > 0, np.nan, floats(3, 2)).astype("f4")
-    given = {"imputed_value_floats": [0.5, 7.0], "replaced_value_float": float("nan")}
-    yield Case("Imputer", [missing], given, 1, domain=ML)
-    for transform in ("NONE", "SOFTMAX", "LOGISTIC"):
-        attrs = {
-            "coefficients": [0.5, -1.0, 0.25, 2.0, 1.0, -0.5],
-            "intercepts": [0.5, -0.5],
-            "post_transform": transform,
-        }
-        yield Case("LinearRegressor", [floats(4, 3)], {**attrs, "targets": 2}, 1, domain=ML)
-        yield Case("LinearClassifier", [floats(4, 3)], {**attrs, "classlabels_ints": [3, 4]}, 1, 2, domain=ML)
-    vectors = {"kernel_type": "RBF", "kernel_params": [0.5, 0.0, 3.0], "support_vectors": [0.5, 1.0, -1.0, 0.25],
-               "coefficients": [1.5, -0.5], "rho": [0.25]}  # fmt: skip
-    yield Case("SVMRegressor", [floats(5, 2)], {**vectors, "n_supports": 2}, 1, domain=ML)
-    classes = {**vectors, "vectors_per_class": [1, 1], "classlabels_ints": [0, 1]}
-    yield Case("SVMClassifier", [floats(5, 2)], classes, 1, 2, domain=ML)
-    yield Case("SVMClassifier", [floats(5, 2)], {**classes, "prob_a": [-1.0], "prob_b": [0.1]}, 1, 2, domain=ML)
+    yield from features()
+    far = {"keys_int64s": [1, 1 << 40], "values_int64s": [2, 3]}
+    yield Case("LabelEncoder", [integers(50, WIDTH, low=0, high=7)], far, 2, domain=ML, host="not string")
+
+
+WIDTH = 7
+RNG = np.random.default_rng(0)
+
+
+def numbers(count: int) -> list[float]:
+    return [float(v) for v in RNG.standard_normal(count).astype(np.float32)]
+
+
+def machine(kind: str) -> dict[str, Any]:
+    return {
+        "coefficients": numbers(5), "support_vectors": numbers(5 * WIDTH), "n_supports": 5, "rho": numbers(1),
+        "kernel_type": kind, "kernel_params": [0.2, 0.5, 3.0],
+    }  # fmt: skip
+
+
+def classifier(kind: str) -> dict[str, Any]:
+    return {
+        "coefficients": numbers(2 * 9), "support_vectors": numbers(9 * WIDTH), "vectors_per_class": [2, 4, 3],
+        "rho": numbers(3), "kernel_type": kind, "kernel_params": [0.2, 0.5, 3.0],
+    }  # fmt: skip
+
+
+def linear(classes: int) -> dict[str, Any]:
+    return {"coefficients": numbers(classes * WIDTH), "intercepts": numbers(classes)}
+
+
+FORMS: list[tuple[str, dict[str, Any]]] = [
+    ("Scaler", {"offset": numbers(WIDTH), "scale": numbers(WIDTH)}),
+    ("Scaler", {"offset": numbers(1), "scale": numbers(1)}),
+    *(("Normalizer", {"norm": norm}) for norm in ("MAX", "L1", "L2")),
+    *(("Binarizer", {"threshold": threshold}) for threshold in (0.0, 0.3)),
+    ("Imputer", {"imputed_value_floats": numbers(WIDTH), "replaced_value_float": float("nan")}),
+    ("Imputer", {"imputed_value_floats": numbers(1), "replaced_value_float": 0.0}),
+    ("Imputer", {"imputed_value_int64s": [-1], "replaced_value_int64": 3}),
+    ("OneHotEncoder", {"cats_int64s": [0, 1, 2, 5]}),
+    ("LabelEncoder", {"keys_int64s": [4, 0, 5, 4], "values_int64s": [9, 8, 7, 6], "default_int64": 3}),
+    ("LabelEncoder", {"keys_int64s": [2, 1], "values_floats": [0.5, -3.0]}),
+    ("LinearRegressor", {"coefficients": numbers(2 * WIDTH), "targets": 2, "post_transform": "SOFTMAX_ZERO"}),
+    ("LinearRegressor", {"coefficients": numbers(WIDTH), "post_transform": "LOGISTIC"}),
+    ("LinearRegressor", {**linear(3), "targets": 3}),
+    ("LinearRegressor", linear(1)),
+    ("LinearClassifier", {**linear(3), "classlabels_ints": [4, 5, 6], "post_transform": "SOFTMAX"}),
+    ("LinearClassifier", {**linear(2), "classlabels_ints": [0, 1], "post_transform": "LOGISTIC"}),
+    ("LinearClassifier", {**linear(3), "classlabels_strings": ["a", "b", "c"]}),
+    ("LinearClassifier", {**linear(1), "classlabels_ints": [4, 6]}),
+    ("LinearClassifier", {**linear(1), "classlabels_ints": [4, 6], "post_transform": "LOGISTIC"}),
+    ("LinearClassifier", {**linear(1), "classlabels_strings": ["a", "b"]}),
+    *(("SVMRegressor", machine(kind)) for kind in ("LINEAR", "POLY", "RBF", "SIGMOID")),
+    ("SVMRegressor", {**machine("RBF"), "one_class": 1}),
+    ("SVMClassifier", {**classifier("RBF"), "classlabels_ints": [4, 5, 9]}),
+    ("SVMClassifier", {**classifier("RBF"), "classlabels_ints": [4, 5, 9], "prob_a": [-1.0] * 3, "prob_b": [0.1] * 3}),
+    ("SVMClassifier", {**classifier("POLY"), "classlabels_strings": ["a", "b", "c"]}),
+]  # fmt: skip
+"""Operators on rows of numbers that are defined by ONNX's own."""
+
+
+def features() -> Iterator[Case]:
+    """Rows of numbers, among them zeros and what an Imputer replaces; no rows; a single one."""
+    for op, attrs in FORMS:
+        if "imputed_value_int64s" in attrs or op in ("LabelEncoder", "OneHotEncoder"):
+            x = integers(50, WIDTH, low=0, high=7)
+        else:
+            x = floats(50, WIDTH)
+            x[1], x[2, 3] = 0, np.nan if op == "Imputer" else 0
+        version, outputs = (2, 1) if op == "LabelEncoder" else (1, 2 if op.endswith("Classifier") else 1)
+        host = "its texts are only moved" if "classlabels_strings" in attrs else ""
+        for count in (50, 1, 0):
+            yield Case(op, [x[:count]], attrs, version, outputs, rtol=1e-4, atol=1e-5, domain=ML, host=host)
