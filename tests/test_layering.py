@@ -81,7 +81,8 @@ SELDOM = (
     "tinycomp.passes.legalize", "tinycomp.passes.keep_forms", "tinycomp.passes.place_by_cost",
     "tinycomp.frontend.microsoft", "tinycomp.frontend.norm_definition", "tinycomp.ops.recurrent", "tinycomp.ops.trees",
     "tinycomp.targets.c.ops.attention", "tinycomp.targets.c.ops.recurrent", "tinycomp.targets.c.quantized.products",
-    "tinycomp.quantized.patterns",
+    "tinycomp.quantized.patterns", "tinycomp.ir.text.printer", "tinycomp.ir.text.lexer", "tinycomp.ir.verify",
+    "tinycomp.ops.text", "tinycomp.runtime.native.texts",
 )  # fmt: skip
 """What compiling with the default options must do without."""
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+_CONTROLS = "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 
 
 def visible(text: str, *, lines: bool = False) -> str:
@@ -27,7 +27,7 @@ def visible(text: str, *, lines: bool = False) -> str:
     """
     if text.isprintable():
         return text
-    return _CONTROLS.sub(lambda found: found[0] if lines and found[0] in "\n\t" else _escaped(found[0]), text)
+    return re.sub(_CONTROLS, lambda found: found[0] if lines and found[0] in "\n\t" else _escaped(found[0]), text)
 
 
 def _escaped(character: str) -> str:

@@ -1,10 +1,10 @@
 """Dataclasses that take little time to define: their methods are made when they are first looked up.
 
 The standard decorator compiles up to six functions for every class, which for the classes of a compiler takes longer
-than a small model takes to compile and run. Most classes of a process have no instance, and of the others few are
-compared or shown. All else is as in :mod:`dataclasses`, whose functions
-treat the classes as their own, and whose dataclasses may inherit from these and the other way round. Comparing is the
-same in every version of Python: as tuples of the fields are compared.
+than a small model takes to compile and run. Many classes of a process have no instance, and of the others few are
+compared or shown. All else is as in :mod:`dataclasses`, whose functions treat the classes as their own, and whose
+dataclasses may inherit from these and the other way round. Comparing is the same in every version of Python: as tuples
+of the fields are compared. ``ClassVar`` is known by its name.
 """
 
 from __future__ import annotations

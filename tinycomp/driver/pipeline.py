@@ -19,7 +19,6 @@ from tinycomp.arguments import checked, fits
 from tinycomp.errors import PatternError, TinycompError, did_you_mean, shown
 from tinycomp.index import named
 from tinycomp.ir.graph import Graph
-from tinycomp.ir.verify import verify
 from tinycomp.lazy import LazyModule
 from tinycomp.memory.budget import check_time, current
 from tinycomp.passes.annotate_target import AnnotateTarget
@@ -40,12 +39,14 @@ from tinycomp.target import Policy, Target, find
 from tinycomp.target.options import readings_of
 
 if TYPE_CHECKING:
+    from tinycomp.ir import verify
     from tinycomp.passes import assign_border_layouts, check_quantization, keep_forms, legalize, place_by_cost
 else:  # only some targets need these
     assign_border_layouts, check_quantization, keep_forms, legalize, place_by_cost = (
         LazyModule(f"tinycomp.passes.{name}")
         for name in ("assign_border_layouts", "check_quantization", "keep_forms", "legalize", "place_by_cost")
     )
+    verify = LazyModule("tinycomp.ir.verify")
 
 Observer = Callable[[int, str, Graph], None]
 """A function that is called after each pass with its number, its name and the graph."""
@@ -129,7 +130,7 @@ class Pipeline:
     def _after(self, number: int, name: str, graph: Graph) -> None:
         if self.check:
             try:
-                verify(graph)
+                verify.verify(graph)
             except TinycompError as error:
                 error.add_note(f"The graph was well-formed before the pass {name}.")
                 raise
@@ -152,7 +153,7 @@ def pass_types() -> Mapping[str, type[Pass]]:
     return dict(sorted(kinds.items()))
 
 
-_ITEM = re.compile(r"\s*(?P<name>[a-z][a-z0-9-]*)\s*(\{(?P<options>[^{}]*)\})?\s*(,|$)")
+_ITEM = r"\s*(?P<name>[a-z][a-z0-9-]*)\s*(\{(?P<options>[^{}]*)\})?\s*(,|$)"
 
 
 def parse_passes(text: str) -> list[Pass]:
@@ -167,7 +168,7 @@ def parse_passes(text: str) -> list[Pass]:
     passes = []
     at = 0
     while at < len(text):
-        item = _ITEM.match(text, at)
+        item = re.compile(_ITEM).match(text, at)
         if item is None:
             raise PatternError(
                 "cannot read the list of passes",

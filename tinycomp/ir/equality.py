@@ -7,14 +7,19 @@ the source names. Values match by name, nodes by the names of their results.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.text.literals import raw_bytes
-from tinycomp.ir.text.printer import attr_text
 from tinycomp.ir.types import dtype_name
+from tinycomp.lazy import LazyModule
+
+if TYPE_CHECKING:
+    from tinycomp.ir.text import printer
+else:
+    printer = LazyModule("tinycomp.ir.text.printer")
 
 
 def equal(a: Graph, b: Graph, *, sources: bool = False) -> bool:
@@ -157,4 +162,4 @@ def _dict_differences(what: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> 
         if key not in a or key not in b:
             yield f'{what} "{key}" is in the {"first" if key in a else "second"} graph only'
         elif not attrs_equal(a[key], b[key]):
-            yield f'{what} "{key}" differs: {attr_text(a[key])} and {attr_text(b[key])}'
+            yield f'{what} "{key}" differs: {printer.attr_text(a[key])} and {printer.attr_text(b[key])}'

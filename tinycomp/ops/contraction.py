@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tinycomp.errors import ExecutionError
 
-_TERM = re.compile(r"[A-Za-z]*(\.\.\.[A-Za-z]*)?")
+_TERM = r"[A-Za-z]*(\.\.\.[A-Za-z]*)?"
 Labels = list[str]
 
 
@@ -26,7 +26,7 @@ def split_equation(equation: str, operands: int) -> tuple[list[str], str]:
             f'the equation "{equation}" has {len(terms)} input terms', where="Einsum", expected=str(operands)
         )
     for term in [*terms, right]:
-        if not _TERM.fullmatch(term):
+        if not re.fullmatch(_TERM, term):
             raise ExecutionError(
                 f'malformed term "{term}" in "{equation}"', where="Einsum", expected="letters and at most one ellipsis"
             )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from tinycomp.lazy import cached_property
+from tinycomp.lazy import LazyModule, cached_property
 from tinycomp.memory.budget import current
 from tinycomp.memory.constants import Constants
 from tinycomp.memory.locks import Lock
@@ -17,11 +17,13 @@ from tinycomp.runtime.native.direct import Direct, make_direct
 from tinycomp.runtime.native.executor import NativeProgram, Pool, Weights
 from tinycomp.runtime.native.library import kernel_named
 from tinycomp.runtime.native.program import Array, Program
-from tinycomp.runtime.native.texts import TextBorder
 from tinycomp.runtime.plan import Plan, Run
 
 if TYPE_CHECKING:
+    from tinycomp.runtime.native import texts as native_texts
     from tinycomp.runtime.rows import ArenaRow
+else:
+    native_texts = LazyModule("tinycomp.runtime.native.texts")
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -114,7 +116,7 @@ class NativeRegion:
     def __init__(self, program: Program, pool: Pool, weights: Weights | None = None, beside: int = 0) -> None:
         self.program = program
         self.native = NativeProgram(program, pool, weights=weights, beside=beside)
-        self._border = None if program.texts is None else TextBorder(program, program.texts)
+        self._border = None if program.texts is None else native_texts.TextBorder(program, program.texts)
 
     @cached_property
     def direct(self) -> Direct | None:

@@ -53,8 +53,8 @@ tc_run, from_buffer, BYTES = lib.tc_run, ffi.from_buffer, ffi.typeof("char[]")
 # Position, dtype and shape of an input or output array, and whether it will be written.
 _Expected = tuple[int, np.dtype[Any], tuple[Size, ...], bool]
 
-_INSTRUCTION = re.compile(r"instruction (\d+) \(([^)]*)\): ")
-_CONDITION = re.compile(r"condition (\d+)\Z")
+_INSTRUCTION = r"instruction (\d+) \(([^)]*)\): "
+_CONDITION = r"condition (\d+)\Z"
 _SPACE_CODES = {name: getattr(lib, f"TC_{name.upper()}") for name in SPACES}
 
 MOST_THREADS = 1024
@@ -524,7 +524,7 @@ class NativeProgram:
         if error.code == lib.TC_TOO_LARGE:
             reserve_bytes(_BEYOND, f"region {self.program.name}", "the sizes that its inputs ask for, or more")
         message = ffi.string(error.message).decode("utf-8", "replace")
-        called, failed = _INSTRUCTION.match(message), _CONDITION.match(message)
+        called, failed = re.match(_INSTRUCTION, message), re.match(_CONDITION, message)
         where = self.program.name
         if failed is not None:
             condition = self.program.conditions[int(failed[1])]
@@ -663,7 +663,7 @@ class NativeProgram:
                 raise time_is_up(current(), f"region {self.program.name}")
             raise cast(BaseException, refusal)
         message = ffi.string(error.message).decode("utf-8", "replace")
-        failed = _CONDITION.match(message)
+        failed = re.match(_CONDITION, message)
         if failed is not None:
             condition = self.program.conditions[int(failed[1])]
             kind = DeclaredShapeError if condition.is_declared else ExecutionError
@@ -673,7 +673,7 @@ class NativeProgram:
         call, message = _failed(self.program, message)
         if call is None or error.code != lib.TC_FAILED:
             raise_error(error, self.program.name)
-        failed = _CONDITION.match(message)
+        failed = re.match(_CONDITION, message)
         bodies = () if failed is None or call.control is None else call.control.bodies
         if failed is not None and bodies:  # of one of the bodies, which the runtime does not name
             broken = [body.conditions[int(failed[1])] for body in bodies if int(failed[1]) < len(body.conditions)]
@@ -698,7 +698,7 @@ def _failed(program: Program, message: str) -> tuple[Instruction | None, str]:
     """Return the instruction that a message of the runtime names, in a body if that is where it is, and the rest."""
     call: Instruction | None = None
     bodies: tuple[Program, ...] = (program,)
-    while bodies and (called := _INSTRUCTION.match(message)) is not None:
+    while bodies and (called := re.match(_INSTRUCTION, message)) is not None:
         found = [
             body.instructions[int(called[1])]
             for body in bodies

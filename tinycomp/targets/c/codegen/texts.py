@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import TensorType
-from tinycomp.ops.text import ALL, LONGEST, longest_text, made_texts, text_bytes, utf8
+from tinycomp.lazy import LazyModule
 from tinycomp.records import dataclass, field
 from tinycomp.runtime.native.program import BufferSpec
 from tinycomp.symbolic import Expression, Size
+
+if TYPE_CHECKING:
+    from tinycomp.ops import text as ops_text
+else:
+    ops_text = LazyModule("tinycomp.ops.text")
 
 DTYPE = "string"
 
@@ -70,13 +75,13 @@ class KnownTexts:
     @classmethod
     def of(cls, graph: Graph) -> KnownTexts:
         """Return the texts of constants that are operands or results, and those that nodes can output."""
-        texts = dict.fromkeys(map(utf8, _known(graph)))
+        texts = dict.fromkeys(map(ops_text.utf8, _known(graph)))
         ends = [0, *itertools.accumulate(map(len, texts))]
         return cls(b"".join(texts), dict(zip(texts, ends, strict=False)))
 
     def span(self, text: Any) -> int:
         """Return the span of a text: its first byte, and its length times 2^32."""
-        data = utf8(text)
+        data = ops_text.utf8(text)
         return self._starts[data] + (len(data) << 32)
 
     def spans(self, texts: np.ndarray) -> np.ndarray:
@@ -89,28 +94,28 @@ def _known(graph: Graph) -> Iterator[Any]:
         if value.const is not None and value.dtype == DTYPE:
             yield from value.const.reshape(-1).tolist()
     for node in graph.nodes:
-        yield from made_texts(node)
+        yield from ops_text.made_texts(node)
 
 
 def heap_specs(known: KnownTexts) -> tuple[BufferSpec, BufferSpec]:
     """Return the two inputs after those of the caller."""
-    names = tuple([size.name for size in (ALL, LONGEST)])
-    heap = BufferSpec("texts", "uint8", (len(known.prefix) + ALL,))
+    names = tuple([size.name for size in (ops_text.ALL, ops_text.LONGEST)])
+    heap = BufferSpec("texts", "uint8", (len(known.prefix) + ops_text.ALL,))
     return heap, BufferSpec("sizes of texts", "int64", (len(names),), names)
 
 
 def heap_bytes(known: KnownTexts, value: Value) -> Size:
     """Return the bytes of a heap for the texts of a value."""
-    return len(known.prefix) + text_bytes(value)
+    return len(known.prefix) + ops_text.text_bytes(value)
 
 
 def bounds(value: Value) -> dict[str, Size]:
     """Return the most bytes of one text of a value, and of all, by what kernels call them."""
-    return {"total": text_bytes(value), "longest": longest_text(value)}
+    return {"total": ops_text.text_bytes(value), "longest": ops_text.longest_text(value)}
 
 
 def incoming_bytes(known: KnownTexts) -> Expression:
     """Return the bytes of the heap that comes in."""
-    size = len(known.prefix) + ALL
+    size = len(known.prefix) + ops_text.ALL
     assert isinstance(size, Expression)
     return size
