@@ -116,9 +116,22 @@ def offer(
     Returns:
         Whether it has claimed anything.
     """
+    offers: dict[Graph, _Offer] = {}
+
+    def offer_of(scope: Graph) -> _Offer:
+        if scope not in offers:
+            offers[scope] = _Offer(scope, target, policy, withheld, graph.remarks, most_bytes)
+        return offers[scope]
+
     claimed = False
+    for scope in reversed([*open_graphs(graph)]):  # inner ones first: what a body holds decides over its operator
+        claimed |= offer_of(scope).form()
     for scope in open_graphs(graph):
-        claimed |= _Offer(scope, target, policy, withheld, graph.remarks, most_bytes).run()
+        if scope not in offers:  # the body of a definition
+            claimed |= offer_of(scope).form()
+        claimed |= offers[scope].annotate()
+    for each in offers.values():
+        each.dequantized.restore()
     return claimed
 
 
@@ -185,15 +198,23 @@ class _Offer:
         self.dequantized = _Dequantized(graph, target, most_bytes)
 
     def run(self) -> bool:
+        claimed = self.form() | self.annotate()
+        self.dequantized.restore()
+        return claimed
+
+    def form(self) -> bool:
+        """Make composites, and expand operators into what the target takes; tell whether it takes any of these."""
         if not self.target.reads_quantized:
             self._dequantize()
         claimed = bool(merge_for(self.target, self.graph, self._barred(), self.remarks))
         if self.target.reads_quantized and self._dequantize():
             claimed |= bool(merge_for(self.target, self.graph, self._barred(), self.remarks))
         claimed |= expand_for([self.target], self.graph, {self.target.name: self._barred()}, self.remarks) > 0
-        claimed |= annotate_for([self.target], self.graph, self.policy, self.remarks, self.withheld)
-        self.dequantized.restore()
         return claimed
+
+    def annotate(self) -> bool:
+        """Let the target claim the operators that it has rules for; tell whether it claims any."""
+        return annotate_for([self.target], self.graph, self.policy, self.remarks, self.withheld)
 
     def _dequantize(self) -> bool:
         """Put in constants; tell whether there are any."""

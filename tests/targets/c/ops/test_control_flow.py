@@ -488,3 +488,17 @@ def test_rows_of_unknown_size_that_nobody_reads_are_not_kept() -> None:
     inputs: list[Port] = [("t", L, []), ("x", F, [3])]
     check(model([loop], inputs, [("last", F, ["k"])]), {"t": np.int64(2), "x": floats(3)})
     check(model([node("Relu", "x", "y"), loop], inputs, [("y", F, [3])]), {"t": np.int64(2), "x": floats(3)})
+
+
+def test_what_a_branch_has_by_definition_is_in_the_region() -> None:
+    check(
+        onnx.parser.parse_model("""<ir_version: 9, opset_import: ["": 18]>
+        g (bool c, float[2, 3] x) => (float[a] y) <int64[1] axes = {1}> {
+          y = If (c) <
+            then_branch = t () => (float[a] p) { p = Einsum<equation = "ij->i">(x) },
+            else_branch = e () => (float[a] q) { q = ReduceMax<keepdims = 0>(x, axes) }
+          >
+        }"""),
+        {"c": np.array(True), "x": floats(2, 3)},
+        {"c": np.array(False), "x": floats(2, 3)},
+    )
