@@ -240,7 +240,7 @@ def test_every_promise_stands_beside_its_test() -> None:
 
 def test_every_parameter_that_takes_a_path_has_a_row(place: Path) -> None:
     texts = [path.read_text("utf-8") for path in (ROOT / "tinycomp").rglob("*.py") if path.parent.name != "memory"]
-    marks = {"PathLike", *re.findall(r"^(\w+) = .*PathLike", "\n".join(texts), re.MULTILINE)}
+    marks = {"PathLike", *re.findall(r"^(\w+)(?:: TypeAlias)? = .*PathLike", "\n".join(texts), re.MULTILINE)}
     trees = [ast.parse(text) for text in texts if marks & set(re.findall(r"\w+", text))]
     found = {
         f"{prefix}{node.name}({argument.arg})"
