@@ -64,6 +64,7 @@ def rows() -> Iterator[Case]:
 
 
 WIDTH = 7
+KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 RNG = np.random.default_rng(0)
 
 
@@ -78,11 +79,16 @@ def machine(kind: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def classifier(kind: str) -> dict[str, Any]:
-    return {
-        "coefficients": numbers(2 * 9), "support_vectors": numbers(9 * WIDTH), "vectors_per_class": [2, 4, 3],
-        "rho": numbers(3), "kernel_type": kind, "kernel_params": [0.2, 0.5, 3.0],
+def classifier(kind: str, classes: int, probability: bool = False) -> dict[str, Any]:
+    """Return a machine of a few support vectors for every class."""
+    counts, pairs = RNG.integers(1, 5, classes), classes * (classes - 1) // 2
+    total = int(counts.sum())
+    attributes = {
+        "kernel_type": kind, "kernel_params": [0.2, 0.5, 3.0], "vectors_per_class": counts.tolist(),
+        "support_vectors": numbers(total * WIDTH), "coefficients": numbers(total * (classes - 1)),
+        "rho": numbers(pairs),
     }  # fmt: skip
+    return attributes | ({"prob_a": [-abs(a) for a in numbers(pairs)], "prob_b": numbers(pairs)} if probability else {})
 
 
 def linear(classes: int) -> dict[str, Any]:
@@ -110,11 +116,17 @@ FORMS: list[tuple[str, dict[str, Any]]] = [
     ("LinearClassifier", {**linear(1), "classlabels_ints": [4, 6]}),
     ("LinearClassifier", {**linear(1), "classlabels_ints": [4, 6], "post_transform": "LOGISTIC"}),
     ("LinearClassifier", {**linear(1), "classlabels_strings": ["a", "b"]}),
-    *(("SVMRegressor", machine(kind)) for kind in ("LINEAR", "POLY", "RBF", "SIGMOID")),
+    *(("SVMRegressor", machine(kind)) for kind in KERNELS),
     ("SVMRegressor", {**machine("RBF"), "one_class": 1}),
-    ("SVMClassifier", {**classifier("RBF"), "classlabels_ints": [4, 5, 9]}),
-    ("SVMClassifier", {**classifier("RBF"), "classlabels_ints": [4, 5, 9], "prob_a": [-1.0] * 3, "prob_b": [0.1] * 3}),
-    ("SVMClassifier", {**classifier("POLY"), "classlabels_strings": ["a", "b", "c"]}),
+    *(
+        ("SVMClassifier", {**classifier(kind, classes, probability), "classlabels_ints": [*range(5, 5 + classes)]})
+        for kind in KERNELS for classes in (2, 3, 6) for probability in (False, True)
+    ),
+    *(
+        ("SVMClassifier", {**classifier("RBF", n), "classlabels_ints": [*range(n)], "post_transform": transform})
+        for n, transform in ((2, "LOGISTIC"), (3, "LOGISTIC"), (3, "SOFTMAX"))
+    ),
+    ("SVMClassifier", {**classifier("RBF", 3, probability=True), "classlabels_strings": ["a", "b", "c"]}),
 ]  # fmt: skip
 """Operators on rows of numbers that are defined by ONNX's own."""
 
@@ -130,4 +142,4 @@ def features() -> Iterator[Case]:
         version, outputs = (2, 1) if op == "LabelEncoder" else (1, 2 if op.endswith("Classifier") else 1)
         host = "its texts are only moved" if "classlabels_strings" in attrs else ""
         for count in (50, 1, 0):
-            yield Case(op, [x[:count]], attrs, version, outputs, rtol=1e-4, atol=1e-5, domain=ML, host=host)
+            yield Case(op, [x[:count]], attrs, version, outputs, rtol=1e-4, atol=2e-5, domain=ML, host=host)
