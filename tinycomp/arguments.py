@@ -104,7 +104,7 @@ def fitting(
     hints, fitted = hints_of(owner), {}
     for name, value in values.items():
         plain = fitted[name] = value.item() if isinstance(value, np.generic) else value
-        hint, bound = hints.get(name, Any), least.get(name)
+        hint, bound = hints[name], least.get(name)
         if (
             not fits(plain, hint)
             or not _is_written(plain, hint)
@@ -175,21 +175,29 @@ class _Names(dict[str, Any]):
         return getattr(builtins, name, None) or type(name, (_Unknown,), {})
 
 
+class _Hints(dict[str, Any]):
+    """Types by name, read from the annotations of a function or class when they are first asked for."""
+
+    def __init__(self, owner: Any) -> None:
+        super().__init__()
+        self._written: dict[str, tuple[Any, _Names]] = {}
+        for each in reversed(owner.__mro__) if isinstance(owner, type) else (owner,):
+            names = _Names(vars(sys.modules[each.__module__]))
+            self._written.update({name: (hint, names) for name, hint in inspect.get_annotations(each).items()})
+
+    def __missing__(self, name: str) -> Any:
+        hint, names = self._written.get(name, (Any, _Names()))
+        try:
+            self[name] = eval(hint, {}, names) if isinstance(hint, str) else hint
+        except (AttributeError, TypeError):
+            self[name] = Any  # of a name that only type checkers know
+        return self[name]
+
+
 @functools.cache
 def hints_of(owner: Any) -> Mapping[str, Any]:
-    """Return the types that the annotations of a function or class say, by name."""
-    hints = {}
-    for each in reversed(owner.__mro__) if isinstance(owner, type) else (owner,):
-        names = _Names(vars(sys.modules[each.__module__]))
-        hints.update({name: _read(hint, names) for name, hint in inspect.get_annotations(each).items()})
-    return hints
-
-
-def _read(hint: Any, names: _Names) -> Any:
-    try:
-        return eval(hint, {}, names) if isinstance(hint, str) else hint
-    except (AttributeError, TypeError):
-        return Any  # of a name that only type checkers know
+    """Return the types that the annotations of a function or class say, by name; Any where they say none."""
+    return _Hints(owner)
 
 
 def is_same(one: Any, other: Any) -> bool:
