@@ -620,3 +620,5 @@ def test_a_limit_of_many_digits_is_a_limit(path: Path, folder: Path) -> None:
     for most in (10**5000, 10**5000, 10**5000 + 1):
         tinycomp.compile(path, cache=folder, memory_limit=most)
     assert len(ModuleCache(folder).entries()) == 2
+    with pytest.raises(OptionError, match="timeout: not a limit; expected seconds"):
+        tinycomp.compile(path, cache=folder, memory_limit=10**5000, timeout=-1)

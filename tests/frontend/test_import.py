@@ -234,7 +234,7 @@ def test_given_shapes_replace_declared_ones_and_bind_their_symbols() -> None:
     [
         ({"imput": (1, 4)}, r'shapes names the input "imput".*one of \[\'input\', \'other\'\].*Did you mean "input"\?'),
         ({"input": (1, 4, 4)}, r'input "input": the given shape has the wrong rank; expected 2 dimensions'),
-        ({"input": (10**5000, 4, 4)}, 'the given shape has the wrong rank; .*; found a list'),
+        ({"input": (10**5000, 4, 4)}, "the given shape has the wrong rank; .*; found a list"),
         ({"input": (-1, 4)}, r"a dimension of the given shape is not valid; expected a size of at least 0.*found -1"),
         ({"input": (True, 4)}, r"a dimension of the given shape is not valid; .*found True"),
         ({"input": "NM"}, r'input "input": not a shape; expected a tuple such as \(1, 4\); found \'NM\''),

@@ -138,6 +138,9 @@ def test_a_full_cache_is_an_error_after_the_last_token_that_fits(expected):
         ({"tokens": []}, "tokens: not tokens; expected ids from 0 on, at least one; found none. A tokenizer turns"),
         ({"tokens": [1, -2]}, "tokens: not tokens; expected ids from 0 on, at least one; found -2"),
         ({"tokens": ["one"]}, "tokens: not tokens; expected whole numbers; found 'str' object"),
+        ({"tokens": b"ab"}, "tokens: not tokens; expected whole numbers; found a bytes"),
+        ({"tokens": {3, 1}}, "tokens: not tokens; expected whole numbers; found a set"),
+        ({"tokens": {1: 2}}, "tokens: not tokens; expected whole numbers; found a dict"),
         ({"stop": [[]]}, "tokens: not tokens; expected ids from 0 on, at least one; found none"),
         (
             {"max_new_tokens": -1},

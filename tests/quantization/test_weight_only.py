@@ -258,6 +258,10 @@ def test_weights_of_eight_bits_are_the_default_and_need_data():
             "matrix; found all of them kept in float",
         ),
         (
+            {"calibration": np.array([object(), object()])},
+            "calibration: not an iterable of inputs; expected arrays by name: x; found an array of shape [2]. Give an",
+        ),
+        (
             {"calibration": [{"x": np.full((1, 40), 1e30, np.float32)}]},
             'calibration input 0, value "x": a value is not finite, or too large; expected finite numbers. Leave',
         ),

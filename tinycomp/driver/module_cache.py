@@ -87,6 +87,7 @@ def compile_cached(model: Any, target: Any, given: Mapping[str, Any], cache: boo
     """
     store, _ = _store(cache), size_limit()
     check_positive("memory_limit", given["memory_limit"], "bytes")
+    check_positive("timeout", given["timeout"], "seconds")
     for name, reason in _NOT_KEPT.items():
         if given[name]:
             raise _unnameable(name, reason, given[name], f"Leave out cache= or {name}=.")

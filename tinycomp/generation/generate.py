@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
@@ -141,6 +141,8 @@ def _surprise(logits: np.ndarray, targets: np.ndarray) -> float:
 
 def _checked(tokens: Iterable[int]) -> list[int]:
     try:
+        if isinstance(tokens, (str, bytes, bytearray, Mapping, Set)):
+            raise TypeError(f"a {type(tokens).__name__}")
         ids = [operator.index(token) for token in tokens]
     except TypeError as error:
         raise GenerationError("not tokens", where="tokens", expected="whole numbers", found=str(error)) from error

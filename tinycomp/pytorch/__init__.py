@@ -27,6 +27,7 @@ from tinycomp.driver.compile import compile as compile_graph
 from tinycomp.driver.models import load_graph
 from tinycomp.errors import OptionError, TinycompError, TinycompWarning, UnsupportedError
 from tinycomp.ir.graph import Graph
+from tinycomp.pytorch.doubts import refuse_nothing, with_doubts
 from tinycomp.pytorch.effects import (
     memory_of,
     perhaps_written,
@@ -35,8 +36,9 @@ from tinycomp.pytorch.effects import (
     refuse_kind,
     refuse_overlaps,
     refuse_training,
+    writes,
 )
-from tinycomp.pytorch.exporting import FALLBACK, exported, to_onnx
+from tinycomp.pytorch.exporting import FALLBACK, exported, to_onnx, without_writes
 from tinycomp.pytorch.results import Results
 from tinycomp.records import dataclass
 from tinycomp.runtime.module import Module
@@ -161,6 +163,7 @@ class _Compiled:
         self._tensors = [i for i, kind in enumerate(kinds) if kind == "tensor"]
         self._sizes = {i: self._source_of(i) for i, kind in enumerate(kinds) if kind == "size"}
         self._written: list[int] = []
+        self._may_doubt = False
         self._results = Results(graph, self._arguments)
         self._modules: dict[tuple[int, ...], tuple[list[torch.Tensor], _Contents, Module]] = {}
         if self._results.made:
@@ -168,7 +171,7 @@ class _Compiled:
 
     def __call__(self, *arguments: Any) -> tuple[Any, ...]:
         """Run on tensors and return tensors, as the graph does."""
-        if not self._results.made:  # it makes views, or writes to its arguments
+        if not self._results.made or self._may_not_write(arguments):  # it makes views, or writes to its arguments
             return cast("tuple[Any, ...]", self._graph(*arguments))
         try:
             module = self._module(arguments)
@@ -178,11 +181,17 @@ class _Compiled:
             return cast("tuple[Any, ...]", self._graph(*arguments))
         results = module(*[_to_numpy(arguments[i]) for i in self._tensors])
         tensors = [_to_torch(r) for r in (results if isinstance(results, tuple) else (results,))]
+        if self._may_doubt and tensors.pop():
+            return cast("tuple[Any, ...]", self._graph(*arguments))
         made = len(self._results.made)
         with torch.no_grad():
             for i, new in zip(self._written, tensors[made:], strict=True):
                 arguments[i].copy_(new)
             return self._results.all(arguments, tensors[:made])
+
+    def _may_not_write(self, arguments: Sequence[Any]) -> bool:
+        """Tell whether there is an argument that is written to only if it is no copy by now, as PyTorch knows."""
+        return not torch.is_inference_mode_enabled() and any(arguments[i].is_inference() for i in self._written)
 
     def _source_of(self, argument: int) -> tuple[int, int]:
         """Return the argument, and its dimension, that a size is read off."""
@@ -223,7 +232,10 @@ class _Compiled:
             )  # fmt: skip
         # TorchDynamo is in the middle of its own tracing, whose sizes this one must not take for its own.
         with torch.no_grad(), torch._guards.tracing(None):
-            model = to_onnx(self._exported(arguments))
+            program = self._exported(arguments)
+            refuse_nothing(program)
+            self._may_doubt = with_doubts(program)
+            model = to_onnx(without_writes(program) if writes(program) else program)
         options = self._options
         threads = torch.get_num_threads() if options.threads is None else options.threads
         return compile_graph(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -40,11 +41,11 @@ def refuse_effects(program: torch.export.ExportedProgram) -> None:
 
     Raises:
         UnsupportedError: If it takes random numbers, which are those of PyTorch's generator, changes the shape of an
-            argument, or writes numbers to elements whose type cannot hold them, which eager code refuses.
+            argument, or does with types or shared memory what eager code refuses.
     """
     for node in program.graph.nodes:
         tags = node.target.tags if isinstance(node.target, torch._ops.OpOverload) else ()
-        chance = (_argument(node, name) for name in ("train", "training", "dropout", "dropout_p", "p"))
+        chance = (argument_of(node, name) for name in ("train", "training", "dropout", "dropout_p", "p"))
         if torch.Tag.nondeterministic_seeded in tags and all(each is None or each for each in chance):
             raise UnsupportedError(
                 "random numbers of PyTorch's generator", where="torch.compile", found=str(node.target),
@@ -55,27 +56,55 @@ def refuse_effects(program: torch.export.ExportedProgram) -> None:
                 "the shape of an argument is changed in place", where="torch.compile", found=str(node.target),
                 hint=FALLBACK,
             )  # fmt: skip
-        if torch.Tag.pointwise in tags and torch.Tag.inplace in tags:
-            _refuse_narrowing(node)
+        if torch.Tag.pointwise in tags:
+            _refuse_types(node)
+        if node.target is torch.ops.aten.copy_.default or {torch.Tag.pointwise, torch.Tag.inplace} <= {*tags}:
+            _refuse_partly_itself(node)
 
 
-def _refuse_narrowing(node: torch.fx.Node) -> None:
-    """Refuse an operator in place whose results PyTorch does not write to elements of this type.
+def _refuse_types(node: torch.fx.Node) -> None:
+    """Refuse an operator that eager code refuses for the types of its operands, as it tells for those without elements.
 
-    Its exporter does not look at that: the operator that returns a new tensor tells the type.
+    Tracing does not look at that: results that the elements in place cannot hold, differences of booleans.
     """
-    schema = node.target._schema
-    plain = getattr(torch.ops.aten, schema.name.removeprefix("aten::").removesuffix("_"), None)
-    if plain is None:
-        return
-    arguments, named = torch.fx.node.map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
-    # Of its overloads, whose names are others than those in place, the arguments tell which.
-    element, made = arguments[0].dtype, plain(*arguments, **named).dtype
-    if not torch.can_cast(made, element):
+    arguments, named = torch.fx.node.map_arg((node.args, node.kwargs), lambda each: _without_elements(each.meta["val"]))
+    try:
+        node.target(*arguments, **named)
+    except RuntimeError as error:
         raise UnsupportedError(
-            "numbers are written to elements whose type cannot hold them", where="torch.compile",
-            expected=str(element), found=f"{made} by {node.target}", hint="Convert the tensor first.",
-        )  # fmt: skip
+            "eager code refuses an operator for the types of its operands", where="torch.compile",
+            found=f"{node.target}, {str(error).partition(chr(10))[0]}", hint="Convert the tensor first.",
+        ) from error  # fmt: skip
+
+
+def _without_elements(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return torch.ones([0] * min(value.dim(), 1), dtype=value.dtype)
+    return 2.0 if isinstance(value, torch.SymFloat) else 2
+
+
+def _refuse_partly_itself(node: torch.fx.Node) -> None:
+    """Refuse to write to elements from others of which some are the same, as eager code does where it can tell."""
+    target, *others = (each.meta["val"] for each in node.all_input_nodes)
+    for other in others:
+        if isinstance(other, torch.Tensor) and other.untyped_storage()._cdata == target.untyped_storage()._cdata:
+            one, two = (_dense_range(each) for each in (target, other))
+            if one and two and one != two and one[0] < two[1] and two[0] < one[1]:
+                raise UnsupportedError(
+                    "elements are written from others, some of which are the same", where="torch.compile",
+                    found=str(node.target), hint="Write a clone() of the others.",
+                )  # fmt: skip
+
+
+def _dense_range(tensor: torch.Tensor) -> tuple[int, int] | None:
+    """Return where elements without gaps between them lie in their storage; None for others, or if that is open."""
+    if not all(isinstance(each, int) for each in (*tensor.shape, *tensor.stride(), tensor.storage_offset())):
+        return None
+    steps = sorted((step, size) for step, size in zip(tensor.stride(), tensor.shape, strict=True) if size != 1)
+    if any(step != math.prod(size for _, size in steps[:place]) for place, (step, _) in enumerate(steps)):
+        return None
+    start = tensor.storage_offset() * tensor.element_size()
+    return start, start + tensor.numel() * tensor.element_size()
 
 
 def refuse_training(program: torch.export.ExportedProgram) -> None:
@@ -85,15 +114,15 @@ def refuse_training(program: torch.export.ExportedProgram) -> None:
         UnsupportedError: If there is one.
     """
     for node in program.graph.nodes:
-        renews = _argument(node, "training") or _argument(node, "use_input_stats")
-        if renews and _argument(node, "running_mean") is not None:
+        renews = argument_of(node, "training") or argument_of(node, "use_input_stats")
+        if renews and argument_of(node, "running_mean") is not None:
             raise UnsupportedError(
                 "a normalisation in training mode renews its running statistics", where="torch.export",
                 found=str(node.target), hint=f"Call model.eval(). {FALLBACK}",
             )  # fmt: skip
 
 
-def _argument(node: torch.fx.Node, name: str) -> Any:
+def argument_of(node: torch.fx.Node, name: str) -> Any:
     """Return an argument of an operator by its name in the schema; None if it has none."""
     if not isinstance(node.target, torch._ops.OpOverload):
         return None
@@ -139,12 +168,18 @@ def _written_names(program: torch.export.ExportedProgram) -> list[str]:
     return [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
 
 
+def writes(program: torch.export.ExportedProgram) -> bool:
+    """Tell whether operators of a program write in place."""
+    return any(True for _ in _places_of_writes(program.graph))
+
+
 def _places_of_writes(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
     """Yield the operands that the operators of an exported graph write to."""
     for node in graph.nodes:
         if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
-            for argument, value in zip(node.target._schema.arguments, node.args, strict=False):
+            for argument in node.target._schema.arguments:
                 if argument.alias_info is not None and argument.alias_info.is_write:
+                    value = argument_of(node, argument.name)
                     values = value if isinstance(value, (list, tuple)) else [value]
                     yield from (each for each in values if isinstance(each, torch.fx.Node))
 

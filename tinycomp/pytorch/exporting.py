@@ -54,6 +54,30 @@ def to_onnx(program: torch.export.ExportedProgram, dynamic_shapes: Any = None) -
     return made.model_proto
 
 
+def without_writes(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Return a program that writes nothing in place, of operators that PyTorch's exporter knows.
+
+    It would take some operators in place apart itself, into a product and sum for which it has no form.
+    """
+    with quiet():
+        program = program.run_decompositions({})
+    graph, aten = program.graph, torch.ops.aten
+    for node in [*graph.nodes]:
+        if str(node.target) == "prims.fma.default":
+            with graph.inserting_before(node):
+                product = emitted(graph, aten.mul.Tensor, *node.args[:2])
+                node.replace_all_uses_with(emitted(graph, aten.add.Tensor, product, node.args[2]))
+            graph.erase_node(node)
+    return program
+
+
+def emitted(graph: torch.fx.Graph, target: Any, *arguments: Any) -> torch.fx.Node:
+    """Return a new node of an exported graph, whose results have types."""
+    node = graph.call_function(target, arguments)
+    node.meta["val"] = target(*torch.fx.node.map_arg(arguments, lambda each: each.meta["val"]))
+    return node
+
+
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Keep what PyTorch's exporter prints, and its warnings about itself, in a log."""

@@ -260,8 +260,9 @@ def quantize_weights(
             "there is no calibration data", where="calibration", expected="data for method='gptq'", found="None",
             hint='Give inputs as the model will see them, or use method="mse".',
         )  # fmt: skip
-    use_data = calibration is not None and options.method != "minmax"
-    moments = _moments(graph, layers, calibration or (), options, bar) if use_data else {}
+    moments = dict[str, np.ndarray]()
+    if calibration is not None and options.method != "minmax":
+        moments = _moments(graph, layers, calibration, options, bar)
     with bar.over("quantising", layers, len(layers)) as shown:
         for layer in shown:
             _replace(graph, layer.core, options, moments.get(layer.core.operand(0).name))
