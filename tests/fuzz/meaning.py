@@ -107,10 +107,8 @@ def _trees() -> bytes:
     attributes: dict[str, Any] = {f"nodes_{key}": value for key, value in nodes.items()}
     attributes |= {f"target_{key}": value for key, value in targets.items()}
     trees = helper.make_node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", n_targets=2, **attributes)
-    value = helper.make_tensor_value_info
-    graph = helper.make_graph([trees], "trees", [value("x", 1, ("n", 3))], [value("y", 1, ("n", 2))])
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
-    return tinycomp.compile(helper.make_model(graph, opset_imports=opsets, ir_version=8)).to_bytes()
+    x = {"x": np.ones((1, 3), np.float32)}
+    return tinycomp.compile(make_model([trees], x, {}, ["y"], 17, {"x": ("n", 3)}, {"ai.onnx.ml": 3})).to_bytes()
 
 
 def _int4() -> bytes:
@@ -119,8 +117,8 @@ def _int4() -> bytes:
     weights = {"w": rng.integers(0, 256, (8, 2, 16), np.uint8), "s": np.ones((8, 2), np.float32)}
     about = {"K": 64, "N": 8, "bits": 4, "block_size": 32, "accuracy_level": 4}
     node = helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", **about)
-    model = make_model([node], {"x": np.ones((3, 64), np.float32)}, weights, ["y"], symbolic={"x": ("n", 64)})
-    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    x = {"x": np.ones((3, 64), np.float32)}
+    model = make_model([node], x, weights, ["y"], symbolic={"x": ("n", 64)}, domains={"com.microsoft": 1})
     return tinycomp.compile(model).to_bytes()
 
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
 import tinycomp
+from tests.cases.case import make_model
 from tests.fuzz.harness import Harness, WrongError, generators
 from tests.fuzz.peers import RefusedError, by_onnxruntime
-from tests.ops.harness import tensor_type
 from tinycomp.errors import TinycompError
 
 ML = "ai.onnx.ml"
@@ -59,22 +59,8 @@ class Call:
         results = [f"y{i}" for i in range(self.outputs)]
         attrs = {k: v for k, v in self.attrs.items() if v is not None}
         node = helper.make_node(self.op, names, results, "node", domain=self.domain, **attrs)
-        infos, tensors = [], []
-        for i, (name, x) in enumerate(zip(names, self.operands, strict=True)):
-            if i in self.known and x is not None:
-                tensors.append(numpy_helper.from_array(x, name))
-            elif isinstance(x, dict):
-                text = isinstance(next(iter(x)), str)
-                key = onnx.TensorProto.STRING if text else onnx.TensorProto.INT64
-                value = helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, None)
-                infos.append(helper.make_value_info(name, helper.make_map_type_proto(key, value)))
-            elif x is not None:
-                infos.append(helper.make_tensor_value_info(name, tensor_type(x), x.shape))
-        ends = [helper.make_empty_tensor_value_info(name) for name in results]
-        opsets = {"": 21, self.domain: self.opset}
-        graph = helper.make_graph([node], "g", infos, ends, tensors)
-        imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
-        return helper.make_model(graph, opset_imports=imports, ir_version=10)
+        constants = {f"x{i}": self.operands[i] for i in self.known if self.operands[i] is not None}
+        return make_model([node], self.feeds, constants, results, domains={self.domain: self.opset})
 
     @property
     def feeds(self) -> dict[str, Any]:

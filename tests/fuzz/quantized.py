@@ -14,9 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import numpy_helper
 
 import tinycomp
+from tests.cases.case import make_model
 from tests.fuzz.harness import Harness, WrongError
 from tests.fuzz.peers import Results, by_onnxruntime, declared
 from tests.targets.quantized_arithmetic import evaluate
@@ -94,13 +95,10 @@ class Layer:
         self, nodes: list[onnx.NodeProto], operands: Results, constants: Results, result: str
     ) -> onnx.ModelProto:
         used = {v for node in nodes for v in node.input}
-        inputs = [
-            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
-            for name, array in operands.items()
-        ]
-        kept = [numpy_helper.from_array(array, name) for name, array in constants.items() if name in used]
-        graph = helper.make_graph(nodes, "layer", inputs, [helper.make_empty_tensor_value_info(result)], kept)
-        return helper.make_model(graph, opset_imports=self.model.opset_import, ir_version=self.model.ir_version)
+        kept = {name: array for name, array in constants.items() if name in used}
+        model = make_model(nodes, operands, kept, [result])
+        model.opset_import[0].version = self.model.opset_import[0].version
+        return model
 
     def stored(self) -> onnx.ModelProto:
         """Return the layer as it is."""

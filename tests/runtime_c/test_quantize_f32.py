@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from tests.cases.case import make_model
 from tests.runtime_c.helpers import run_single, single
 from tinycomp.errors import TargetError
 from tinycomp.runtime.native.executor import NativeProgram
@@ -38,15 +39,10 @@ def quant_params(shape, axis, dtype):
 def run_onnx(op, x, scale, zero, axis, output):
     names = ["x", "scale", "zero"][: 2 + (zero is not None)]
     arrays = dict(zip(names, (x, scale, zero), strict=False))
-    inputs = [
-        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in arrays.items()
-    ]
-    out = helper.make_tensor_value_info("y", helper.np_dtype_to_tensor_dtype(np.dtype(output)), x.shape)
     attributes = {} if axis is None else {"axis": axis}
     if zero is None and op == "QuantizeLinear":
         attributes["output_dtype"] = helper.np_dtype_to_tensor_dtype(np.dtype(output))
-    graph = helper.make_graph([helper.make_node(op, names, ["y"], **attributes)], "g", inputs, [out])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    model = make_model([helper.make_node(op, names, ["y"], **attributes)], arrays, {}, ["y"])
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return onnxruntime.InferenceSession(model.SerializeToString(), options).run(None, arrays)[0]
