@@ -107,7 +107,8 @@ def _slices() -> Iterator[Case]:
         ((5, 4), (-big, -big), (2, 3), (-1, -1)),
     ):
         yield Case("Slice", [x, ints(*starts), ints(*ends), ints(*axes), ints(*steps)])
-    yield Case("Slice", [x, ints(0, 2), ints(2, 5)])
+    for opset in (10, 11, 21):
+        yield Case("Slice", [x, ints(0, 2), ints(2, 5)], opset=opset)
     yield Case("Slice", [x, ints(1), ints(-1), None, ints(1)])
     yield Case("Slice", [x], {"starts": [1, 0], "ends": [5, 3], "axes": [1, 2]}, opset=9)
     yield Case("Slice", [x], {"starts": [1], "ends": [2]}, opset=7)
@@ -136,6 +137,10 @@ def _pads() -> Iterator[Case]:
             # onnxruntime cuts before it wraps around
             peer = mode != "wrap" or min(pads) >= 0
             yield Case("Pad", [x, ints(*pads)], {"mode": mode}, opset=19, onnxruntime=peer)
+        for opset in (10, 11, 18) if mode != "wrap" else ():
+            pads = [1, 0, 1, 0, 0, 2, 0, 0]
+            operands, attrs = ([x], {"pads": pads}) if opset == 10 else ([x, ints(*pads)], {})
+            yield Case("Pad", operands, {**attrs, "mode": mode}, opset=opset)
         yield Case("Pad", [x, ints(3, 5), None, ints(-2)], {"mode": mode}, opset=19, onnxruntime=False)
         yield Case("Pad", [of_dtype(x, "int8"), ints(1, 1), None, ints(1)], {"mode": mode}, opset=19)
 
