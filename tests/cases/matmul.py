@@ -42,7 +42,8 @@ def products() -> Iterator[Case]:
         yield Case(
             "Gemm", [a, Const(b), floats(3, 7, seed=2)], {"transA": trans_a, "transB": trans_b}, rtol=1e-4, atol=1e-5
         )
-    yield Case("Gemm", [floats(3, 5), Const(floats(5, 7)), Const(floats(7))], opset=7, rtol=1e-4, atol=1e-5)
+    for opset in (7, 9, 11):
+        yield Case("Gemm", [floats(3, 5), Const(floats(5, 7)), Const(floats(7))], opset=opset, rtol=1e-4, atol=1e-5)
     yield Case("Gemm", [floats(0, 5), Const(floats(5, 7))])
     yield Case("Gemm", [floats(3, 0), Const(floats(0, 7)), Const(floats(7))])
     yield Case("Gemm", [floats(3, 5), Const(floats(5, 1)), Const(floats(1))], rtol=1e-4, atol=1e-5)
@@ -67,6 +68,12 @@ def edges() -> Iterator[Case]:
     for equation, *shapes in (
         ("ij,jk->ik", (3, 4), (4, 5)), ("...ii->...i", (2, 3, 3)), ("bij,bjk", (2, 3, 4), (2, 4, 5)),
         ("i,j->ij", (3,), (4,)), ("ij->", (3, 4)), ("bhqd,bhkd->bhqk", (2, 2, 3, 4), (2, 2, 5, 4)),
+        ("ij->ji", (2, 3)), ("ii->i", (3, 3)), ("ii", (3, 3)), ("...ij,...jk->...ik", (2, 1, 3, 4), (5, 4, 6)),
+        ("ij,jk,kl->il", (2, 3), (3, 4), (4, 2)), ("b...->...", (2, 3, 4)), ("...i,...i->i", (2, 3, 4), (1, 4)),
+        ("ii,ij->j", (3, 3), (3, 2)), ("...,...->...", (2, 3), (3,)), ("ij,kl->", (2, 3), (4, 5)),
+        ("abc,abd,abe->acde", (2, 3, 2), (2, 3, 4), (2, 3, 1)), ("i,i,i->i", (3,), (3,), (3,)), ("i->", (0,)),
+        (",ij->ji", (), (2, 3)), ("bac,bad->dbc", (2, 3, 4), (2, 3, 5)), (" i j , j k -> i k ", (2, 3), (3, 4)),
+        ("ij,jk->ik", (0, 3), (3, 4)),
     ):  # fmt: skip
         yield Case("Einsum", [floats(*s, seed=i) for i, s in enumerate(shapes)], {"equation": equation}, **close)
     yield Case("Einsum", [floats(3, 4), floats(5, 3)], {"equation": "ij,jk->ik"}, refused="Einsum")

@@ -19,18 +19,6 @@ def test_matmul_in_every_version_and_dtype():
             check("MatMul", [sample(dtype, (2, 8), 1, 0, 2), sample(dtype, (8, 3), 2, 0, 2)], version=version)
 
 
-@pytest.mark.parametrize("trans_a", [0, 1])
-@pytest.mark.parametrize("trans_b", [0, 1])
-@pytest.mark.parametrize("c", [None, (), (1,), (4,), (3, 1), (1, 4), (3, 4)])
-def test_gemm(trans_a, trans_b, c):
-    a, b = sample("float32", (5, 3) if trans_a else (3, 5), 1), sample("float32", (4, 5) if trans_b else (5, 4), 2)
-    for attrs in ({}, {"alpha": 0.5, "beta": 2.0}, {"beta": 0.0}):
-        attrs = {**attrs, "transA": trans_a, "transB": trans_b}
-        operands = [a, b] if c is None else [a, b, sample("float32", c, 3)]
-        for version in (11, 13) if c is None else versions("Gemm", 7):
-            check("Gemm", operands, attrs, version)
-
-
 def test_gemm_in_every_dtype():
     for dtype in allowed("Gemm", 13):
         operands = [sample(dtype, s, i, 0, 3) for i, s in enumerate([(3, 5), (5, 4), (4,)])]
@@ -68,39 +56,6 @@ def _node(op, shapes, result, **attrs):
 )
 def test_multiply_accumulate_counts(node, macs):
     assert OPS.find(node.op).macs(node) == macs
-
-
-@pytest.mark.parametrize(
-    ("equation", "shapes"),
-    [
-        ("ij,jk->ik", [(2, 3), (3, 4)]),
-        ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]),
-        ("ij->ji", [(2, 3)]),
-        ("ij->", [(2, 3)]),
-        ("ii->i", [(3, 3)]),
-        ("ii", [(3, 3)]),
-        ("ij,jk", [(2, 3), (3, 4)]),
-        ("...ij,...jk->...ik", [(2, 1, 3, 4), (5, 4, 6)]),
-        ("bhid,bhjd->bhij", [(1, 2, 3, 4), (1, 2, 5, 4)]),
-        ("i,j->ij", [(3,), (4,)]),
-        ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 2)]),
-        ("b...->...", [(2, 3, 4)]),
-        ("...i,...i->i", [(2, 3, 4), (1, 4)]),
-        ("ii,ij->j", [(3, 3), (3, 2)]),
-        ("...,...->...", [(2, 3), (3,)]),
-        ("ij,kl->", [(2, 3), (4, 5)]),
-        ("abc,abd,abe->acde", [(2, 3, 2), (2, 3, 4), (2, 3, 1)]),
-        ("i,i,i->i", [(3,), (3,), (3,)]),
-        ("i->", [(0,)]),
-        (",ij->ji", [(), (2, 3)]),
-        ("bac,bad->dbc", [(2, 3, 4), (2, 3, 5)]),
-        (" i j , j k -> i k ", [(2, 3), (3, 4)]),
-        ("ij,jk->ik", [(0, 3), (3, 4)]),
-    ],
-)
-def test_einsum(equation, shapes):
-    operands = [sample("float32", s, i) for i, s in enumerate(shapes)]
-    check("Einsum", operands, {"equation": equation}, 12)
 
 
 @pytest.mark.parametrize("seed", range(60))
