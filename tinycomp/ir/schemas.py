@@ -78,7 +78,7 @@ def schema(op: str, domain: str, version: int) -> Schema | None:
         return None
     if newest < version < NEWEST:
         return _installed(op, domain, version)
-    rows = _known()["operators"].get(_key(op, domain), ())
+    rows = _rows(_key(op, domain))
     place = next((i for i in reversed(range(len(rows))) if rows[i][0] <= version), None)
     return None if place is None else _of_row(op, domain, place)
 
@@ -92,7 +92,7 @@ def since_version(op: str, domain: str, opset: int | None) -> int:
 @functools.cache
 def versions(op: str, domain: str) -> tuple[int, ...]:
     """Return the versions of an operator, oldest first."""
-    return tuple([row[0] for row in _known()["operators"].get(_key(op, domain), ())])
+    return tuple([row[0] for row in _rows(_key(op, domain))])
 
 
 @functools.cache
@@ -142,14 +142,25 @@ def _opsets(onnx: Any) -> dict[str, int]:
 
 @functools.cache
 def _known() -> Mapping[str, Any]:
-    read: Mapping[str, Any] = json.loads(Path(__file__).with_name("schemas.json").read_bytes())
-    return read
+    """Return what the file says, with types and operators, a line each, as texts: few are needed, and all take long."""
+    lines = Path(__file__).with_name("schemas.json").read_text(encoding="utf-8").replace(",\n", "\n").splitlines()
+    types, operators = lines.index('"types":['), lines.index('"operators":{')
+    head: dict[str, Any] = json.loads(f"{{{','.join(lines[1:types])}}}")
+    rows = [line.split(":[", 1) for line in lines[operators + 1 : -2]]
+    return head | {"types": lines[types + 1 : operators - 1], "operators": {key[1:-1]: f"[{row}" for key, row in rows}}
+
+
+@functools.cache
+def _rows(key: str) -> Sequence[Any]:
+    text = _known()["operators"].get(key)
+    rows: Sequence[Any] = () if text is None else json.loads(text)
+    return rows
 
 
 @functools.cache
 def _of_row(op: str, domain: str, place: int) -> Schema:
-    known = _known()
-    return _schema(known["operators"][_key(op, domain)][place], known["types"])
+    row, types = _rows(_key(op, domain))[place], _known()["types"]
+    return _schema(row, {number: json.loads(types[number]) for *_, number in row[3]})
 
 
 def _installed(op: str, domain: str, version: int) -> Schema | None:
@@ -160,7 +171,7 @@ def _installed(op: str, domain: str, version: int) -> Schema | None:
     except defs.SchemaError:
         return None
     types: dict[frozenset[str], int] = {}
-    return _schema(_row(found, types), [sorted(each) for each in types])
+    return _schema(_row(found, types), {number: sorted(each) for each, number in types.items()})
 
 
 def _row(found: Any, types: dict[frozenset[str], int]) -> list[Any]:
@@ -196,7 +207,7 @@ def _is_many(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
 
 
-def _schema(row: Sequence[Any], types: Sequence[Sequence[str]]) -> Schema:
+def _schema(row: Sequence[Any], types: Mapping[int, Sequence[str]]) -> Schema:
     since, deprecated, has_function, inputs, outputs, attributes, *counts = row
     formals = [Formal(name, option, bool(alike), of, frozenset(types[at])) for name, option, alike, of, at in inputs]
     known = {
