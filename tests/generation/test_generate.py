@@ -153,6 +153,7 @@ def test_a_full_cache_is_an_error_after_the_last_token_that_fits(expected):
             "temperature: temperature cannot have this value; expected a number from 0 on; found -1.0",
         ),
         ({"config": "nowhere.json"}, "nowhere.json: there is no such file; expected a genai_config.json"),
+        ({"config": {"model": {"context_length": -(10**5000)}}}, "not the configuration of a decoder; expected a"),
         ({"config": {"model": 3}}, "config, model: not the configuration of a decoder; expected an object; found 3"),
     ],
 )

@@ -195,6 +195,7 @@ def test_what_cannot_be_scored_is_refused_before_anything_is_written(tmp_path: P
     )
     refused('columns, "imag": not an input.*Did you mean "image"', OptionError, path, columns={"imag": "image"})
     refused('there is no column "prob"; expected one of id, image, probabil', FeedError, path, keep=["prob"])
+    refused('keep, "id": a column is kept twice', OptionError, path, keep=["id", "id"])
     refused("the file is given twice", FeedError, path, files=[path, tmp_path])
     refused('there is no such file.*Did you mean "d.parquet"', FeedError, path, files=tmp_path / "e.parquet")
     refused(
@@ -207,6 +208,9 @@ def test_what_cannot_be_scored_is_refused_before_anything_is_written(tmp_path: P
     refused("there are no Parquet files in this folder", FeedError, path, files=tmp_path / "text")
     (tmp_path / "text" / "t.parquet").write_text("text")
     refused("t.parquet: the file cannot be read; expected a Parquet file", FeedError, path, files=tmp_path / "text")
+    two = pq.read_table(path)
+    pq.write_table(two.append_column("image", two.column("image")), tmp_path / "text" / "t.parquet")
+    refused('there are 2 columns "image"; ', FeedError, path, files=tmp_path / "text", keep=["id"])
     graph = embedding()
     graph.set_outputs([graph.add("Shape", [graph.inputs[0]]).output], ["shape"])
     pq.write_table(pa.table({"tokens": [[1]]}), tmp_path / "t.parquet")
@@ -215,7 +219,7 @@ def test_what_cannot_be_scored_is_refused_before_anything_is_written(tmp_path: P
 
 def test_a_folder_holds_the_results_of_one_run(tmp_path: Path) -> None:
     path, out = write(tmp_path / "d.parquet", slice(0, 10)), tmp_path / "out"
-    tinycomp.score(digits_model(), path, out, workers=1)
+    tinycomp.score(digits_model(), path, out, workers=1, batch=10**30)
     with pytest.raises(OptionError, match="out, keep: the folder holds results of another run"):
         tinycomp.score(digits_model(), path, out, keep=[])
     with pytest.raises(

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tinycomp.errors import GenerationError, did_you_mean
+from tinycomp.errors import GenerationError, did_you_mean, shown
 from tinycomp.memory.reading import read_json
 from tinycomp.runtime.spec import TensorSpec
 
@@ -107,7 +107,7 @@ def read_config(config: Config | None) -> Mapping[str, Any]:
             if not is_right(value):
                 raise GenerationError(
                     "not the configuration of a decoder", where=f"{where}, {field}".rstrip(", "), expected=form,
-                    found=repr(value)[:80],
+                    found=shown(value),
                     hint="Give a genai_config.json as onnxruntime-genai writes it, or leave it out.",
                 )  # fmt: skip
     return {**contents.get("model", {}), "search": contents.get("search", {})}

@@ -205,6 +205,9 @@ def chosen_columns(
     (size,) = rows
     for spec in module.outputs:
         type_of(spec, size)
+    for place, name in enumerate(kept if keep is not None else ()):
+        if name in kept[:place]:
+            raise OptionError("a column is kept twice", where=f'keep, "{name}"')
     for name in kept:
         if name in {spec.name for spec in module.outputs}:
             raise OptionError(
@@ -247,9 +250,10 @@ def _check_schema(
 ) -> None:
     for name in (*inputs, *kept):
         if found.get_field_index(name) < 0:
+            several = found.names.count(name)
             raise FeedError(
-                f'there is no column "{name}"', where=where, expected=f"one of {', '.join(found.names)}",
-                hint=did_you_mean(name, found.names),
+                f'there {f"are {several} columns" if several else "is no column"} "{name}"', where=where,
+                expected=f"one of {', '.join(found.names)}", hint="" if several else did_you_mean(name, found.names),
             )  # fmt: skip
     for column, spec in inputs.items():
         check_column(spec, found.field(column), where)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import pickle
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -87,7 +88,7 @@ class Worker:
         if isinstance(self._size, int):
             return self._size
         if self._settings.batch is not None:
-            return self._settings.batch
+            return min(self._settings.batch, sys.maxsize)
         return min(_MOST_ROWS, max(_LEAST_ROWS, _BYTES_OF_A_RUN // self._bytes_of_a_row))
 
     def _rows_of_a_read(self) -> int:
