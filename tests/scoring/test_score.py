@@ -195,6 +195,7 @@ def test_what_cannot_be_scored_is_refused_before_anything_is_written(tmp_path: P
     )
     refused('columns, "imag": not an input.*Did you mean "image"', OptionError, path, columns={"imag": "image"})
     refused('there is no column "prob"; expected one of id, image, probabil', FeedError, path, keep=["prob"])
+    refused("score: a path is empty", OptionError, path, files=[path, ""])
     refused('keep, "id": a column is kept twice', OptionError, path, keep=["id", "id"])
     refused("the file is given twice", FeedError, path, files=[path, tmp_path])
     refused('there is no such file.*Did you mean "d.parquet"', FeedError, path, files=tmp_path / "e.parquet")

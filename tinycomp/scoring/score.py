@@ -123,6 +123,8 @@ def score(
     started = time.perf_counter()
     module = model if isinstance(model, Module) else _module(model, threads)
     given = [files] if isinstance(files, (str, os.PathLike)) else [*files]
+    if not all(map(str, (output, *given))):
+        raise OptionError("a path is empty", where="score", expected="files and a folder", hint='This folder is ".".')
     folder = Path(output)
     with reading(WriteError, folder, "a name in UTF-8, as Parquet has it", problem="the folder cannot be made"):
         str(folder).encode()
