@@ -179,11 +179,11 @@ def main():
 
     module = tinycomp.compile(model, threads=1)
     prompt = b"You may reproduce "
-    tokens = list(tinycomp.generate(module, prompt, max_new_tokens=30))
+    tokens = list(tinycomp.generate(module, list(prompt), max_new_tokens=30))
     print(f"{prompt.decode()}|{bytes(tokens).decode(errors='replace')}")
 
     seen = [Decoder(module).feeds(text[start : start + 256]) for start in range(0, len(text) - 256, 1024)]
-    judged = text[:1024]
+    judged = list(text[:1024])
     print(f"float32: {len(model.SerializeToString()):,} bytes, perplexity {perplexity(module, judged, window=256):.3f}")
     for method in ("minmax", "mse", "gptq"):
         small = tinycomp.quantize(model, seen, weights="int4", method=method, progress=False)
