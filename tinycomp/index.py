@@ -57,7 +57,7 @@ FAMILIES = MappingProxyType({
         AveragePool GlobalAveragePool GlobalLpPool GlobalMaxPool LRN LpPool MaxPool MaxUnpool tinycomp::MaxPoolIndices
     """,
     "quantize": "DequantizeLinear DynamicQuantizeLinear MatMulInteger QLinearMatMul QuantizeLinear",
-    "recurrent": "GRU LSTM RNN",
+    "recurrent": "GRU LSTM RNN tinycomp.quantized::LSTM",
     "reduction": """
         ArgMax ArgMin CumProd CumSum ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
         ReduceProd ReduceSum ReduceSumSquare TopK
@@ -170,6 +170,7 @@ LOWERINGS = MappingProxyType({
         tinycomp.composite::c.qconv_scaled tinycomp.composite::c.qdense tinycomp.composite::c.qdense_real
         tinycomp.composite::c.qdense_scaled
     """,
+    "quantized.recurrent": "tinycomp.quantized::LSTM",
     "quantized.run_time_products": "tinycomp.composite::c.qmatmul tinycomp.composite::c.qmatmul_real",
     "quantized.weights": "tinycomp.composite::c.wdense",
 })  # fmt: skip

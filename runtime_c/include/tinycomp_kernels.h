@@ -589,6 +589,13 @@ typedef struct tc_quantize_f32_params {
  * that of x: I8, U8, I16, U16 or I32. */
 typedef tc_quantize_f32_params tc_dequantize_f32_params;
 
+/* quantize_dynamic: y = clamp(round(x / scale) + zero), where scale and zero cover the range of x and 0, as ONNX's
+ * DynamicQuantizeLinear has it; the scale of nothing but zeros is 1, that of a NaN or an infinity is NaN. Operands: y
+ * (U8), scale, zero (U8), x. */
+typedef struct tc_quantize_dynamic_params {
+  int64_t count;
+} tc_quantize_dynamic_params;
+
 /* ---- products of 8-bit numbers ----
  * x is uint8 and the weights are constant: int8, or int16 for numbers that int8 cannot hold. Sums are exact in 32 bits,
  * where they wrap around: acc = sum of (x - x_zero_point) * weight + bias, with bias an int32 for each output channel
@@ -1053,6 +1060,20 @@ typedef struct tc_recurrent_pack_f32_params {
   int64_t cell; /* an enum tc_cell */
   int64_t directions, hidden;
 } tc_recurrent_pack_f32_params;
+
+/* qlstm: an LSTM of quantised weights over x, which holds the sums of products of the inputs, as bytes of a scale and a
+ * zero point, with the weights W: int32 [steps, batch, directions, 4, hidden]. Hidden states are quantised before every
+ * step, all rows with one scale. Weights have no zero points; their sums over the depth and scales are for every
+ * direction and column, [directions, 4 * hidden]. Operands: y (optional, [steps, directions, batch, hidden]), x, R
+ * ([directions, hidden, 4 * hidden], of the weight type), sums and scales of R, last h (optional, [directions, batch,
+ * hidden]), last c (optional), scale and zero point (U8) of the inputs, sums and scales of W, bias (optional, as the
+ * scales), first h (optional), first c (optional). */
+typedef struct tc_qlstm_params {
+  int64_t steps, batch, hidden;
+  int64_t directions;  /* 1 or 2, the second against the first */
+  int64_t reverse;     /* 0 or 1: whether the first one is reversed */
+  int64_t weight_type; /* I8 or I16 */
+} tc_qlstm_params;
 
 /* ---- random numbers ---- */
 

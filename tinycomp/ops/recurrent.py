@@ -7,6 +7,7 @@ length. Source: ONNX operator documentation of RNN, GRU and LSTM.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,15 @@ from tinycomp.errors import ExecutionError, did_you_mean
 from tinycomp.ir.graph import Node
 from tinycomp.memory.budget import check_time, current
 from tinycomp.ops.numeric import Array, compute_dtype, node_shape, quiet
+from tinycomp.ops.quantize import dynamic_quantize_linear
 from tinycomp.ops.record import OpFamily
 from tinycomp.ops.rule import Facts, Results
 from tinycomp.records import dataclass
 from tinycomp.symbolic import Size, product
 
 FAMILY = OpFamily("recurrent")
+QUANTIZED = "tinycomp.quantized"
+"""The domain of tinycomp's own LSTM, of quantised weights."""
 Activation = Callable[[Array], Array]
 
 
@@ -394,6 +398,71 @@ def lstm(
         return p.b[way].reshape(2, -1).sum(axis=0), step
 
     return _finish(*_run(p, make_step), x.dtype, layout, outputs)
+
+
+@FAMILY.op("LSTM", domain=QUANTIZED, macs=_recurrent_macs)
+@quiet
+def quantized_lstm(
+    x: Array,
+    w: Array,
+    r: Array,
+    w_scale: Array,
+    w_point: Array,
+    r_scale: Array,
+    r_point: Array,
+    b: Array | None = None,
+    initial_h: Array | None = None,
+    initial_c: Array | None = None,
+    *,
+    direction: str = "forward",
+) -> tuple[Array, ...]:
+    """Run an LSTM of 8-bit weights ``[directions, k, 4 * hidden]``, with a scale each, or one per column.
+
+    The whole sequence is quantised once, and the hidden states of all rows before every step.
+    """
+    data, step, zero = dynamic_quantize_linear(x)
+    w, r = (
+        (v.astype(np.float64) - point.reshape(len(v), 1, -1)).swapaxes(1, 2)
+        for v, point in ((w, w_point), (r, r_point))
+    )
+    whole = data.astype(np.float64) - zero
+    p = _prepare("LSTM", 4, whole, w, r, None, None, [initial_h, initial_c], direction, 0)
+    bias = np.float32(0) * p.b[:, : 4 * p.hidden] if b is None else b.reshape(len(r), 2, -1).sum(axis=1)
+
+    def make_step(way: int) -> tuple[Array, Step]:
+        worth, recurrent = step * w_scale[way], p.r[way].T
+
+        def run(sums: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+            h, c = state
+            stored, scale, point = dynamic_quantize_linear(h)
+            own = ((stored - point.astype(np.float64)) @ recurrent).astype(np.float32) * (scale * r_scale[way])
+            gates = sums.astype(np.float32) * worth + own + bias[way].astype(np.float32)
+            i, o, f, g = np.split(gates, 4, axis=1)
+            cell = _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
+            return _sigmoid(o) * np.tanh(cell), cell
+
+        return np.zeros(1), run
+
+    return _finish(*_run(replace(p, states=tuple(s.astype(np.float32) for s in p.states)), make_step), x.dtype, 0, 3)
+
+
+@FAMILY.infer("LSTM", domain=QUANTIZED)
+def _quantized(facts: Facts) -> Results:
+    ways = len(_REVERSE[facts.require_one_of("direction", tuple(_REVERSE), "forward")])
+    steps, batch, width = facts.dims(0, 3)
+    hidden = facts.dims(2, 3)[1]
+    columns = _times(4, hidden)
+    facts.require_shape(1, (ways, width, columns), "the weight W")
+    facts.require_shape(2, (ways, hidden, columns), "the recurrence weight R")
+    for index in range(3, 7):
+        shape = (ways,) if facts.rank(index) == 1 else (ways, columns)
+        facts.require_shape(index, shape, "a scale or zero point")
+    facts.require_shape(7, (ways, _times(2, columns)), "the bias B")
+    state = (ways, batch, hidden)
+    facts.require_shape(8, state, "the initial hidden state")
+    facts.require_shape(9, state, "the initial cell state")
+    dtype = facts.dtype(0)
+    return [facts.tensor(dtype, (steps, *state)), facts.tensor(dtype, state), facts.tensor(dtype, state)]
 
 
 _FUNCTIONS: Mapping[str, int] = {"GRU": 2, "LSTM": 3, "RNN": 1}

@@ -57,54 +57,53 @@ static int64_t arg_of_row(const float *x, int64_t count, bool least, bool last) 
   return 0;
 }
 
-/* Columns side by side; inlined with literal flags. */
-#define TC_NUMBER(kind, type, wide)                                                                             \
-  TC_INLINE void arg_columns_##kind(const bool least, const bool last, int64_t *y, const type *x, int64_t axis, \
-                                    int64_t inner, int64_t columns) {                                           \
-    type most[ARG_STRIP];                                                                                       \
-    for (int64_t c = 0; c < columns; c++) {                                                                     \
-      most[c] = x[c];                                                                                           \
-      y[c] = 0;                                                                                                 \
-    }                                                                                                           \
-    for (int64_t i = 1; i < axis; i++) {                                                                        \
-      x += inner;                                                                                               \
-      for (int64_t c = 0; c < columns; c++) {                                                                   \
-        const type new = x[c], old = most[c];                                                                   \
-        const bool beyond = least ? new < old : new > old;                                                      \
-        const bool takes = beyond || (last && new == old) || (new != new && (last || old == old));              \
-        most[c] = takes ? new : old;                                                                            \
-        y[c] = takes ? i : y[c];                                                                                \
-      }                                                                                                         \
-    }                                                                                                           \
-  }                                                                                                             \
-  static void arg_strip_##kind(const tc_arg_reduce_params *p, int64_t *y, const void *from, int64_t axis,       \
-                               int64_t inner, int64_t columns) {                                                \
-    if (p->least) {                                                                                             \
-      (p->last ? arg_columns_##kind(true, true, y, from, axis, inner, columns)                                  \
-               : arg_columns_##kind(true, false, y, from, axis, inner, columns));                               \
-    } else {                                                                                                    \
-      (p->last ? arg_columns_##kind(false, true, y, from, axis, inner, columns)                                 \
-               : arg_columns_##kind(false, false, y, from, axis, inner, columns));                              \
-    }                                                                                                           \
-  }                                                                                                             \
-  static int64_t arg_row_##kind(const tc_arg_reduce_params *p, const void *from) {                              \
-    const type *x = from;                                                                                       \
-    const int64_t lines = p->axis / ARG_STRIP, rest = p->axis % ARG_STRIP;                                      \
-    int64_t places[ARG_STRIP];                                                                                  \
-    arg_strip_##kind(p, places, x, lines, ARG_STRIP, ARG_STRIP);                                                \
-    int64_t best = places[0] * ARG_STRIP;                                                                       \
-    type most = x[best];                                                                                        \
-    const bool least = p->least, last = p->last;                                                                \
-    for (int64_t i = 1; i < ARG_STRIP + rest; i++) { /* behind the columns what could not be dealt out */       \
-      const int64_t place = i < ARG_STRIP ? places[i] * ARG_STRIP + i : (lines - 1) * ARG_STRIP + i;            \
-      const type new = x[place];                                                                                \
-      const bool beyond = (least ? new < most : new > most) | ((new != new) & (most == most));                  \
-      const bool equal = (new == most) | ((new != new) & (most != most));                                       \
-      const bool takes = beyond | (equal & ((place > best) == last));                                           \
-      most = takes ? new : most;                                                                                \
-      best = takes ? place : best;                                                                              \
-    }                                                                                                           \
-    return best;                                                                                                \
+/* Columns side by side, of equal elements the first met: those that want the last one go backwards. */
+#define TC_NUMBER(kind, type, wide)                                                                       \
+  TC_INLINE void arg_columns_##kind(const bool least, bool last, int64_t *y, const type *x, int64_t axis, \
+                                    int64_t inner, int64_t columns) {                                     \
+    type most[ARG_STRIP];                                                                                 \
+    const int64_t step = last ? -1 : 1, end = last ? -1 : axis;                                           \
+    int64_t i = last ? axis - 1 : 0;                                                                      \
+    for (int64_t c = 0; c < columns; c++) {                                                               \
+      most[c] = x[i * inner + c];                                                                         \
+      y[c] = i;                                                                                           \
+    }                                                                                                     \
+    for (i += step; i != end; i += step) {                                                                \
+      const type *line = x + i * inner;                                                                   \
+      for (int64_t c = 0; c < columns; c++) {                                                             \
+        const type new = line[c], old = most[c];                                                          \
+        const bool takes = (least ? new < old : new > old) || (new != new && old == old);                 \
+        most[c] = takes ? new : old;                                                                      \
+        y[c] = takes ? i : y[c];                                                                          \
+      }                                                                                                   \
+    }                                                                                                     \
+  }                                                                                                       \
+  static void arg_strip_##kind(const tc_arg_reduce_params *p, int64_t *y, const void *from, int64_t axis, \
+                               int64_t inner, int64_t columns) {                                          \
+    if (p->least) {                                                                                       \
+      arg_columns_##kind(true, p->last, y, from, axis, inner, columns);                                   \
+    } else {                                                                                              \
+      arg_columns_##kind(false, p->last, y, from, axis, inner, columns);                                  \
+    }                                                                                                     \
+  }                                                                                                       \
+  static int64_t arg_row_##kind(const tc_arg_reduce_params *p, const void *from) {                        \
+    const type *x = from;                                                                                 \
+    const int64_t lines = p->axis / ARG_STRIP, rest = p->axis % ARG_STRIP;                                \
+    int64_t places[ARG_STRIP];                                                                            \
+    arg_strip_##kind(p, places, x, lines, ARG_STRIP, ARG_STRIP);                                          \
+    int64_t best = places[0] * ARG_STRIP;                                                                 \
+    type most = x[best];                                                                                  \
+    const bool least = p->least, last = p->last;                                                          \
+    for (int64_t i = 1; i < ARG_STRIP + rest; i++) { /* behind the columns what could not be dealt out */ \
+      const int64_t place = i < ARG_STRIP ? places[i] * ARG_STRIP + i : (lines - 1) * ARG_STRIP + i;      \
+      const type new = x[place];                                                                          \
+      const bool beyond = (least ? new < most : new > most) | ((new != new) & (most == most));            \
+      const bool equal = (new == most) | ((new != new) & (most != most));                                 \
+      const bool takes = beyond | (equal & ((place > best) == last));                                     \
+      most = takes ? new : most;                                                                          \
+      best = takes ? place : best;                                                                        \
+    }                                                                                                     \
+    return best;                                                                                          \
   }
 TC_NUMBER_LIST
 #undef TC_NUMBER

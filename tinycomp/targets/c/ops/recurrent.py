@@ -257,7 +257,7 @@ class _Operands:
     def of_directions(self, way: int, count: int) -> list[Value | View | None]:
         """Return the kernel's operands for so many directions from one on."""
         shape = self.shape
-        y, last_h, last_c = self._results()
+        y, last_h, last_c = read_results(self.emit, self.node)
         per_gate = shape.gates * shape.hidden
         recurrence, packed = self._matrices(way, count)
         return [
@@ -288,11 +288,13 @@ class _Operands:
         self.emit.call("recurrent_pack_f32", [packed, own], params, self.node)
         return None, packed
 
-    def _results(self) -> list[Value | None]:
-        read = [v.name and (v.users or self.emit.graph.is_output(v)) for v in self.node.outputs]
-        results = [v if is_read else None for v, is_read in zip(self.node.outputs, read, strict=True)]
-        return [*results, None, None][:3]
-
     def _from(self, place: Value | View | None, elements: Size) -> View | None:
         view = self.emit.view(place) if isinstance(place, Value) else place
         return None if view is None else view.at(elements * _FLOAT)
+
+
+def read_results(emit: Emitter, node: Node) -> list[Value | None]:
+    """Return the three results, None for those that are absent or that nothing reads."""
+    read = [v.name and (v.users or emit.graph.is_output(v)) for v in node.outputs]
+    results = [v if is_read else None for v, is_read in zip(node.outputs, read, strict=True)]
+    return [*results, None, None][:3]
