@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -278,7 +277,7 @@ def test_no_cache(cache: bool | None, path: Path, folder: Path) -> None:
 
 
 def test_a_target_of_a_package_has_to_have_a_version(path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup, "_installed", lambda: {"own": EntryPoint("own", f"{__name__}:OWN", lookup.GROUP)})
+    monkeypatch.setattr(lookup, "_installed", lambda: {"own": f"{__name__}:OWN"})
     with pytest.raises(OptionError, match="it has no version"):
         compiled(path, target="own")
     monkeypatch.setattr(OWN, "version", "1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from importlib import metadata
 from importlib.metadata import EntryPoint
 
 import numpy as np
@@ -159,7 +160,7 @@ def test_targets_of_installed_packages(monkeypatch):
         EntryPoint("text", "tests.target.test_target:__name__", lookup.GROUP),
         EntryPoint("c", "tests.target.test_target:ACME", lookup.GROUP),
     ]
-    monkeypatch.setattr(lookup, "entry_points", lambda group: entries if group == lookup.GROUP else [])
+    monkeypatch.setattr(metadata, "entry_points", lambda group: entries if group == lookup.GROUP else [])
     assert names() == ["c", "ethos_u", "npu_sim", "tosa", "acme", "broken", "text"]
     assert find("acme") is ACME
     with pytest.raises(TargetError, match=r'the target "broken" does not load: No module'):
@@ -175,7 +176,7 @@ def test_an_entry_point_may_name_a_factory(monkeypatch):
     for name, factory in factories.items():
         monkeypatch.setitem(globals(), name, factory)
     entries = [EntryPoint(name, f"tests.target.test_target:{name}", lookup.GROUP) for name in factories]
-    monkeypatch.setattr(lookup, "entry_points", lambda group: entries)
+    monkeypatch.setattr(metadata, "entry_points", lambda group: entries)
     assert find("made").name == "made"
     assert find("made:rows=3").options.rows == 3
     with pytest.raises(TargetError, match=r'the target "failing" cannot be made: KeyError: \'driver\''):
@@ -206,7 +207,7 @@ class AcmeOptions:
 
 
 def test_built_in_targets_are_found_without_asking_all_packages(monkeypatch):
-    monkeypatch.delattr(lookup, "entry_points")
+    monkeypatch.delattr(metadata, "entry_points")
     assert find("c").name == "c"
 
 
