@@ -179,7 +179,10 @@ class Module:
             ExecutionError: If a step fails on these values.
             MemoryLimitError: If a value would be larger than the budget allows.
         """
-        results = None if named or self._direct is None else self._direct(args)
+        if self._direct is None or (named and (args or len(named) != len(self._input_names))):
+            results = None
+        else:
+            results = self._direct([*map(named.get, self._input_names)] if named else args)
         if results is None:
             results = self._run(args, named)
         return results[0] if self._single else tuple(results)
