@@ -253,8 +253,9 @@ int32_t tc_program_work(const tc_program *program, int64_t instruction, tc_work 
 int32_t tc_context_create(const tc_program *program, int32_t threads, tc_context **context, tc_error *error);
 /* Prepares a context of a symbolic program for these sizes; returns at once if it is prepared already. Kernels check
  * and plan their calls again, packed weights stay. TC_INVALID if the program does not work for the sizes, TC_LIMIT if
- * memory must grow and may not; that also holds if the results have more bytes than before. */
-int32_t tc_context_resize(tc_context *context, const int64_t *symbols, int32_t may_grow, tc_error *error);
+ * arena, scratch and results need more than `most` bytes together, and more than any call before has granted; the
+ * plan is kept for a call that grants them. */
+int32_t tc_context_resize(tc_context *context, const int64_t *symbols, int64_t most, tc_error *error);
 /* Bytes of arena, scratch and results for the sizes of the last tc_context_resize, whether it succeeded or not. */
 int64_t tc_context_needed_bytes(const tc_context *context);
 /* How many of the first bytes of an output a run certainly writes at these sizes. The owner of the output's memory must

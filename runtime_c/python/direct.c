@@ -60,6 +60,7 @@ typedef struct direct {
   object_result *objects; /* in the order in which they are made */
   Py_ssize_t object_count;
   Py_ssize_t result_count; /* what a call returns; behind it lies what only functions read */
+  int64_t most;            /* bytes that a run may have without being asked for */
   int symbolic;            /* whether the program wants to be asked for sizes at all */
   array_spec specs[];      /* of the inputs and outputs */
 } direct;
@@ -154,7 +155,7 @@ static int resize_context(const direct *d, tc_context *memory, const frame *f) {
     d->symbols[i] = read_symbol(&f->views[d->sources[i].input], d->sources[i].axis);
   }
   tc_error error;
-  if (d->resize(memory, d->symbols, 0, &error)) {
+  if (d->resize(memory, d->symbols, d->most, &error)) {
     return 0;
   }
   for (Py_ssize_t i = 0; i < d->input_count; i++) {
@@ -500,7 +501,7 @@ static bool objects_read(direct *d) {
 }
 
 /* make(functions, program, pool, owner, contexts, new_context, array_type, empty, inputs, outputs, sources, makers,
- * result_count, symbolic) -> callable. The functions tc_run_in_room, tc_context_resize, tc_context_value,
+ * result_count, symbolic, most) -> callable. The functions tc_run_in_room, tc_context_resize, tc_context_value,
  * tc_context_grown and tc_context_written_bytes, program and pool are addresses, as whole numbers. A dimension of
  * inputs and outputs that is negative is -1 - v for the value v of the program; an output without a shape is one that
  * only a run measures. Each of the makers is a function, and the places among the results of its argument and of what
@@ -510,11 +511,12 @@ static PyObject *direct_make(PyObject *module, PyObject *args) {
   PyObject *run, *resize, *value, *grown, *written, *program, *pool, *owner, *contexts, *new_context;
   PyObject *array_type, *empty, *inputs, *outputs, *sources, *makers;
   Py_ssize_t result_count;
+  long long most;
   int symbolic;
-  if (!PyArg_ParseTuple(args, "(OOOOO)OOOO!OOOO!O!O!O!np", &run, &resize, &value, &grown, &written, &program, &pool,
+  if (!PyArg_ParseTuple(args, "(OOOOO)OOOO!OOOO!O!O!O!npL", &run, &resize, &value, &grown, &written, &program, &pool,
                         &owner, &PyList_Type, &contexts, &new_context, &array_type, &empty, &PyTuple_Type, &inputs,
                         &PyTuple_Type, &outputs, &PyTuple_Type, &sources, &PyTuple_Type, &makers, &result_count,
-                        &symbolic)) {
+                        &symbolic, &most)) {
     return NULL;
   }
   const Py_ssize_t count = PyTuple_Size(inputs);
@@ -527,6 +529,7 @@ static PyObject *direct_make(PyObject *module, PyObject *args) {
   d->resize = (resize_function)PyLong_AsVoidPtr(resize);
   d->value = (value_function)PyLong_AsVoidPtr(value);
   d->symbolic = symbolic;
+  d->most = most;
   d->grown = (grown_function)PyLong_AsVoidPtr(grown);
   d->written = (written_function)PyLong_AsVoidPtr(written);
   d->program = PyLong_AsVoidPtr(program);

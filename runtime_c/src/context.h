@@ -26,7 +26,7 @@ struct tc_context {
   char *arena;
   char *scratch;
   int64_t arena_room, scratch_room; /* bytes of both */
-  int64_t result_room;              /* most bytes of results for the sizes so far */
+  int64_t granted;                  /* the most bytes of arena, scratch and results that it may have */
   int64_t scratch_stride;
   tc_portion *portions; /* one per thread */
   int32_t threads;
@@ -34,7 +34,8 @@ struct tc_context {
   tc_patch *patches;           /* the pointers that change with every run */
   tc_instance sized;           /* of a symbolic program: the instance for the next run */
   int64_t *values;             /* symbols and formulas for the next sizes */
-  bool is_sized;               /* whether `sized` is complete */
+  bool is_planned;             /* whether `sized` is complete */
+  bool is_sized;               /* whether there is memory for it, too */
   bool has_unplanned;          /* whether steps of `sized` wait for sizes that a run determines */
   int32_t pending;             /* stage of sizes that steps have determined, of which `sized` does not know yet; or 0 */
   bool is_set_up;              /* whether the setup steps have run for these sizes */

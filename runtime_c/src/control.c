@@ -361,15 +361,15 @@ static int32_t resize_body(const tc_control_call *run, int b) {
   tc_context *inner = run->state->contexts[b];
   const int64_t *symbols = run->state->symbols[b];
   inner->supervisor = run->context->supervisor;
-  if (!tc_program_is_symbolic(inner->program) || !tc_context_resize(inner, symbols, false, run->error)) {
+  if (!tc_program_is_symbolic(inner->program) || !tc_context_resize(inner, symbols, 0, run->error)) {
     return TC_OK;
   }
   if (run->error->code == TC_LIMIT) {
-    const int64_t before = inner->arena_room + inner->scratch_room + inner->result_room;
-    if (take(run, tc_max(tc_context_needed_bytes(inner) - before, 0))) {
+    const int64_t needed = tc_context_needed_bytes(inner);
+    if (take(run, needed - inner->granted)) {
       return run->error->code;
     }
-    tc_context_resize(inner, symbols, true, run->error);
+    tc_context_resize(inner, symbols, needed, run->error);
   }
   if (run->error->code) {
     return because_of_data(run);

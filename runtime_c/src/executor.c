@@ -338,33 +338,37 @@ static void follow_patches(const tc_program *program, tc_context *context) {
   }
 }
 
-static int32_t resize(const tc_program *program, tc_context *context, bool may_grow, tc_error *error) {
+/* Plans the next sizes: all but the memory. Steps whose sizes do not change keep their plans. */
+static int32_t plan(const tc_program *program, tc_context *context, tc_error *error) {
   tc_instance *sized = &context->sized;
-  const bool all = !context->is_sized;
+  const bool all = !context->is_planned;
   expect_most(program, context->values);
   if (tc_formulas_evaluate(&program->formulas, context->values, 0, error)) {
     return error->code;
   }
   exchange_values(context);
-  context->is_sized = context->is_set_up = context->is_steady = false;
+  context->is_planned = context->is_sized = context->is_set_up = context->is_steady = false;
   tc_fill_tables(program, sized);
   sized->scratch_bytes = 0;
-  if (tc_place_arena(program, sized, error) || plan_steps(program, context, 0, 0, all, error)) {
+  if (tc_place_arena(program, sized, error) || plan_steps(program, context, 0, 0, all, error) ||
+      tc_find_holes(program, sized, error)) {
     return error->code;
   }
-  if (tc_find_holes(program, sized, error)) {
-    return error->code;
-  }
-  const int64_t stride = scratch_stride(sized), scratch = stride * context->threads;
-  const int64_t results = result_bytes(program, sized);
-  if (!may_grow &&
-      (sized->arena_bytes > context->arena_room || scratch > context->scratch_room || results > context->result_room)) {
+  context->is_planned = true;
+  return TC_OK;
+}
+
+/* Makes room for what has been planned. */
+static int32_t make_room(const tc_program *program, tc_context *context, int64_t most, tc_error *error) {
+  const tc_instance *sized = &context->sized;
+  const int64_t stride = scratch_stride(sized);
+  context->granted = tc_max(context->granted, most);
+  if (tc_context_needed_bytes(context) > context->granted) {
     return tc_error_set(error, TC_LIMIT, "more memory is needed");
   }
-  if (grow(context, sized->arena_bytes, scratch, error)) {
+  if (grow(context, sized->arena_bytes, stride * context->threads, error)) {
     return error->code;
   }
-  context->result_room = tc_max(results, context->result_room);
   context->scratch_stride = stride;
   resolve_fixed(program, context);
   follow_patches(program, context);
@@ -381,18 +385,24 @@ void tc_context_end_after(tc_context *context, double seconds) {
   context->supervision.deadline = seconds > 0 ? tc_seconds_now() + seconds : 0;
 }
 
-int32_t tc_context_resize(tc_context *context, const int64_t *symbols, int32_t may_grow, tc_error *error) {
+int32_t tc_context_resize(tc_context *context, const int64_t *symbols, int64_t most, tc_error *error) {
   const tc_program *program = context->program;
   const size_t bytes = (size_t)(program->formulas.symbol_count - program->found_count) * sizeof(int64_t);
-  if (context->is_sized && !memcmp(context->sized.values, symbols, bytes)) {
+  const bool is_planned = context->is_planned && !memcmp(context->sized.values, symbols, bytes);
+  if (is_planned && context->is_sized) {
     return TC_OK;
   }
   if (!tc_program_is_symbolic(program)) {
     return tc_error_set(error, TC_INVALID, "the program has no symbols");
   }
   error->code = TC_OK;
-  memcpy(context->values, symbols, bytes);
-  return resize(program, context, may_grow != 0, error);
+  if (!is_planned) {
+    memcpy(context->values, symbols, bytes);
+    if (plan(program, context, error)) {
+      return error->code;
+    }
+  }
+  return make_room(program, context, most, error);
 }
 
 int64_t tc_context_value(const tc_context *context, int64_t value) {
@@ -576,7 +586,7 @@ static int32_t take_over(tc_context *context, int64_t first, void *const *inputs
   /* The upper bounds, or the sizes of an earlier run: only conditions have to be checked. */
   const bool is_known = !context->has_unplanned && !memcmp(context->values, context->sized.values, symbols);
   context->pending = 0;
-  context->is_sized = is_known; /* until all steps are ready */
+  context->is_sized = context->is_planned = is_known; /* until all steps are ready */
   error->code = TC_OK;
   if (tc_formulas_evaluate(&program->formulas, context->values, stage, error) || is_known) {
     return error->code;
@@ -586,7 +596,7 @@ static int32_t take_over(tc_context *context, int64_t first, void *const *inputs
       tc_find_more_holes(program, &context->sized, context->arena, error)) {
     return error->code;
   }
-  context->is_sized = true;
+  context->is_sized = context->is_planned = true;
   return resolve_buffers(program, context, inputs, outputs, error);
 }
 

@@ -303,19 +303,13 @@ static int32_t prepare(tc_session *session, const tc_plan_step *step, tc_context
   if (read_symbols(session, step, error)) {
     return error->code;
   }
-  if (!tc_context_resize(context, session->symbols, 0, error)) {
+  const int64_t most = session->most_bytes ? session->most_bytes : INT64_MAX;
+  if (!tc_context_resize(context, session->symbols, most, error)) {
     return TC_OK;
   }
   if (error->code == TC_LIMIT) {
-    const int64_t needed = tc_context_needed_bytes(context);
-    if (session->most_bytes && needed > session->most_bytes) {
-      return tc_error_set(error, TC_LIMIT, "%.100s would hold %lld bytes, more than the session's %lld", step->name,
-                          (long long)needed, (long long)session->most_bytes);
-    }
-    *error = (tc_error){0};
-    if (!tc_context_resize(context, session->symbols, 1, error)) {
-      return TC_OK;
-    }
+    return tc_error_set(error, TC_LIMIT, "%.100s would hold %lld bytes, more than the session's %lld", step->name,
+                        (long long)tc_context_needed_bytes(context), (long long)most);
   }
   return explain(step, error);
 }

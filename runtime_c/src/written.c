@@ -32,6 +32,12 @@ typedef struct tc_walk {
   bool enough;         /* memory */
 } tc_walk;
 
+/* The operand of an earlier step that writes a buffer; step -1 where there is none. */
+typedef struct tc_writer {
+  int64_t step;
+  int32_t operand;
+} tc_writer;
+
 static void walk_free(const tc_walk *walk) {
   for (int64_t i = 0; i < walk->columns_made; i++) {
     free(walk->columns[i].first.items);
@@ -49,6 +55,8 @@ void tc_holes_free(tc_instance *instance) {
     free(instance->walk);
   }
   free(instance->holes.items);
+  free(instance->writers);
+  instance->writers = NULL;
   instance->walk = NULL;
   instance->holes = (tc_stretches){0};
 }
@@ -223,9 +231,10 @@ void tc_clear_output(const tc_context *context, int32_t output, void *data, int6
 }
 
 /* The place of a caller's output or of a part of the arena. */
-static tc_stretch span_of(const tc_walk *walk, const tc_operand *operand, int64_t bytes) {
+static tc_stretch span_of(const tc_program *program, const tc_instance *instance, const tc_operand *operand,
+                          int64_t bytes) {
   const bool is_arena = operand->space == TC_ARENA;
-  const int64_t start = is_arena && walk->program->piece_count ? walk->instance->starts[operand->index] : 0;
+  const int64_t start = is_arena && program->piece_count ? instance->starts[operand->index] : 0;
   const int64_t begin = start + operand->offset;
   return (tc_stretch){is_arena ? TC_IN_ARENA : operand->index, begin, begin + bytes};
 }
@@ -279,9 +288,14 @@ static bool is_written(const tc_step *step, int32_t operand) {
 }
 
 /* The part of a step's operand that its kernel reaches. */
+static tc_stretch reached_in(const tc_program *program, const tc_instance *instance, const tc_step *step,
+                             int32_t operand) {
+  const tc_reach *reach = &instance->reaches[step->first_pointer + operand];
+  return span_of(program, instance, &step->operands[operand], tc_max(reach->extent, 0));
+}
+
 static tc_stretch reached(const tc_walk *walk, const tc_step *step, int32_t operand) {
-  const tc_reach *reach = &walk->instance->reaches[step->first_pointer + operand];
-  return span_of(walk, &step->operands[operand], tc_max(reach->extent, 0));
+  return reached_in(walk->program, walk->instance, step, operand);
 }
 
 /* Whether nothing else that the step reads or writes lies where one of its operands does: else its threads may change
@@ -357,16 +371,21 @@ static void go_through(tc_walk *walk, int64_t index, const tc_step *step) {
   }
 }
 
+/* What is read of an output when a run has ended. */
+static tc_stretch result(const tc_program *program, const tc_instance *instance, int32_t output) {
+  const int64_t value = program->output_values ? program->output_values[output] : -1;
+  return (tc_stretch){output, 0, value < 0 ? instance->outputs[output].bytes : instance->values[value]};
+}
+
 /* What is read when a run has ended: outputs, of which some lie in the arena. */
 static void go_through_results(tc_walk *walk) {
   static const tc_reach whole = {.rows = 1};
   const tc_program *program = walk->program;
   const tc_instance *instance = walk->instance;
   for (int32_t i = 0; i < program->output_count; i++) {
-    const int64_t value = program->output_values ? program->output_values[i] : -1;
-    const int64_t bytes = value < 0 ? instance->outputs[i].bytes : instance->values[value];
-    if (bytes > 0) {
-      read_span(walk, (tc_stretch){i, 0, bytes}, &whole);
+    const tc_stretch span = result(program, instance, i);
+    if (span.begin < span.end) {
+      read_span(walk, span, &whole);
     }
   }
   for (int64_t i = 0; i < program->left_count; i++) {
@@ -374,7 +393,7 @@ static void go_through_results(tc_walk *walk) {
     const int64_t room = instance->values[program->pieces[left->place.index].value];
     const int64_t bytes = tc_min(instance->values[left->bytes], room - left->place.offset);
     if (bytes > 0) {
-      read_span(walk, span_of(walk, &left->place, bytes), &whole);
+      read_span(walk, span_of(program, instance, &left->place, bytes), &whole);
     }
   }
 }
@@ -395,8 +414,113 @@ static int32_t walk_through(const tc_program *program, tc_instance *instance, tc
   return walk->enough ? TC_OK : tc_error_set(error, TC_NO_MEMORY, "no memory to see what a run writes");
 }
 
+/* Finds, for every operand in memory and for every output at the end of a run, the last step before that writes the same
+ * buffer; false without memory. */
+static bool find_writers(const tc_program *program, tc_instance *instance) {
+  const size_t places = (size_t)program->pointer_count + (size_t)program->output_count;
+  const size_t buffers = (size_t)program->piece_count + (size_t)program->output_count;
+  tc_writer *writers = malloc((places + 1) * sizeof(tc_writer)), *last = malloc((buffers + 1) * sizeof(tc_writer));
+  if (!writers || !last) {
+    free(writers);
+    free(last);
+    return false;
+  }
+  for (size_t i = 0; i < places + buffers; i++) {
+    (i < places ? &writers[i] : &last[i - places])->step = -1;
+  }
+  for (int64_t s = 0; s < program->step_count; s++) {
+    const tc_step *step = &instance->steps[s];
+    for (int turn = 0; turn < 2; turn++) { /* what is read, and then what is written */
+      for (int32_t i = 0; i < step->operand_count; i++) {
+        const tc_operand *operand = &step->operands[i];
+        const bool is_found = operand->space == TC_OUTPUT || (operand->space == TC_ARENA && program->piece_count);
+        if (is_found && is_written(step, i) == (turn == 1)) {
+          tc_writer *before = &last[operand->index + (operand->space == TC_ARENA ? 0 : program->piece_count)];
+          writers[step->first_pointer + i] = *before;
+          *before = turn == 1 ? (tc_writer){s, i} : *before;
+        }
+      }
+    }
+  }
+  memcpy(&writers[program->pointer_count], &last[program->piece_count], (size_t)program->output_count * sizeof(*last));
+  free(last);
+  instance->writers = writers;
+  return true;
+}
+
+/* Whether a writer and some of those before it in the same buffer leave no hole in a span. */
+static bool covers(const tc_program *program, const tc_instance *instance, tc_writer writer, tc_stretch span) {
+  enum { MOST_WRITERS = 16 };
+  for (int i = 0; i < MOST_WRITERS && writer.step >= 0 && span.begin < span.end; i++) {
+    const tc_step *step = &instance->steps[writer.step];
+    const int64_t place = step->first_pointer + writer.operand;
+    const tc_reach *reach = &instance->reaches[place];
+    const tc_stretch written = reached_in(program, instance, step, writer.operand);
+    if (reach->rows == 1 && !reach->counter && written.begin <= span.begin) {
+      span.begin = tc_max(span.begin, written.end);
+    }
+    if (reach->rows == 1 && !reach->counter && written.end >= span.end) {
+      span.end = tc_min(span.end, written.begin);
+    }
+    writer = instance->writers[place];
+  }
+  return span.begin >= span.end;
+}
+
+/* Whether a step that is no setup writes where a setup step does. */
+static bool meets_setup(const tc_program *program, const tc_instance *instance, tc_stretch span) {
+  for (int64_t s = 0; s < program->setup_count; s++) {
+    const tc_step *step = &instance->steps[s];
+    for (int32_t i = 0; i < step->operand_count; i++) {
+      const tc_stretch kept = reached_in(program, instance, step, i);
+      if (is_memory(&step->operands[i]) && is_written(step, i) && overlap(&kept, &span)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+/* Sees at a glance that there is no hole, in nearly every program: what is read the last steps before have written. False
+ * if it takes a closer look. */
+static bool is_whole(const tc_program *program, tc_instance *instance) {
+  bool whole = true, repeats = false;
+  for (int64_t s = 0; whole && s < program->step_count; s++) {
+    const tc_step *step = &instance->steps[s];
+    for (int32_t i = 0; whole && i < step->operand_count; i++) {
+      const int64_t place = step->first_pointer + i;
+      if (!is_memory(&step->operands[i]) || instance->reaches[place].extent <= 0) {
+        continue;
+      }
+      const tc_stretch span = reached_in(program, instance, step, i);
+      if (!is_written(step, i)) {
+        whole = covers(program, instance, instance->writers[place], span);
+      } else if (program->setup_count && s >= program->setup_count) {
+        repeats = repeats || meets_setup(program, instance, span);
+      }
+    }
+  }
+  for (int32_t i = 0; whole && i < program->output_count; i++) {
+    const tc_stretch span = result(program, instance, i);
+    whole = span.begin >= span.end || covers(program, instance, instance->writers[program->pointer_count + i], span);
+  }
+  if (whole) {
+    instance->holes.count = 0;
+    instance->repeats = repeats;
+  }
+  return whole;
+}
+
 int32_t tc_find_holes(const tc_program *program, tc_instance *instance, tc_error *error) {
   if (!program->found_count) {
+    if (!program->left_count && instance != &program->own) { /* of which there is one only */
+      if (!instance->writers && !find_writers(program, instance)) {
+        return tc_error_set(error, TC_NO_MEMORY, "no memory to see what a run writes");
+      }
+      if (is_whole(program, instance)) {
+        return TC_OK;
+      }
+    }
     tc_walk walk = {0};
     const int32_t status = walk_through(program, instance, &walk, error);
     walk_free(&walk);

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tinycomp.runtime.native.library import address, ffi, kernel_named, lib
+from tinycomp.runtime.native.library import ANY_BYTES, address, ffi, kernel_named, lib
 
 MOST = 1 << 48
 """TC_MAX_BYTES."""
@@ -98,7 +98,7 @@ class Draft:
     def resize(self, *symbols: int) -> None:
         """Make a new context ready for sizes."""
         sizes = ffi.new("int64_t[]", symbols)
-        check(lib.tc_context_resize(self.context(), sizes, True, self.error), self.error)
+        check(lib.tc_context_resize(self.context(), sizes, ANY_BYTES, self.error), self.error)
 
     def run(self, context: Any, output: Any, first: int = 0) -> None:
         """Run on inputs of zeros, but for a first number."""
@@ -480,7 +480,7 @@ def test_rows_that_change_from_trip_to_trip(dim: tuple[int, int], nbytes: tuple[
     counted = [(INPUT,), (NONE,), (OUTPUT,)]
     draft = sized().control([looped_over_sizes()], **GROWN | changing | {"operands": counted}).finish(8)
     context = draft.context()
-    check(lib.tc_context_resize(context, ffi.new("int64_t[]", [8]), True, draft.error), draft.error)
+    check(lib.tc_context_resize(context, ffi.new("int64_t[]", [8]), ANY_BYTES, draft.error), draft.error)
     draft.run(context, NOTHING, 1)
     with pytest.raises(RefusedError, match="scan output 0 changes its shape between trips"):
         draft.run(context, NOTHING, 2)

@@ -22,7 +22,7 @@ from tinycomp.export_c.processors import Processor
 from tinycomp.export_c.weights import Numbers, Weights
 from tinycomp.records import dataclass
 from tinycomp.runtime.native.executor import LoadedProgram
-from tinycomp.runtime.native.library import ffi, kernel_named, lib
+from tinycomp.runtime.native.library import ANY_BYTES, ffi, kernel_named, lib
 from tinycomp.runtime.native.program import BufferSpec, Instruction, Operand, Program
 from tinycomp.runtime.regions import read_while_running
 from tinycomp.runtime.spec import array_dtype
@@ -126,7 +126,7 @@ class _Asked:
             raise UnsupportedError("the region cannot be planned", where=where, found=_message(error))
         context, answered = ffi.gc(out[0], lib.tc_context_destroy), 0
         for sizes in samples:
-            if lib.tc_context_resize(context, [sizes[name] for name in program.symbols], True, error):
+            if lib.tc_context_resize(context, [sizes[name] for name in program.symbols], ANY_BYTES, error):
                 continue  # it does not work for these, which a run finds out, too
             answered += 1
             for number in range(count):

@@ -94,7 +94,7 @@ class Module:
         self._names = tuple(spec.name for spec in parts.outputs)
         self._known_names = frozenset(self._names)
         self._compares_sizes = bool(parts.bounds) or _has_repeated_symbol(parts.inputs)
-        self._direct = direct_call(parts.plan)
+        self._direct = direct_call(parts.plan, is_limited=parts.memory_limit is not None)
         if self._direct is None and parts.memory_limit is None and not self._compares_sizes:
             self._direct = direct_start(parts.plan, parts.outputs)
         self._single = len(parts.outputs) == 1
@@ -286,7 +286,7 @@ class Module:
     @cached_property
     def _ending(self) -> Direct | None:
         """The short way of runs that may have to end before they are done."""
-        return None if self._direct is None else direct_call(self._parts.plan, ends=True)
+        return None if self._direct is None else direct_call(self._parts.plan, ends=True, is_limited=True)
 
     @property
     def in_flight(self) -> int:

@@ -121,12 +121,21 @@ class NativeRegion:
     @cached_property
     def direct(self) -> Direct | None:
         """Return a direct call of the program that bypasses most of Python, if there is one."""
-        return make_direct(self.native, range(len(self.program.inputs)), range(len(self.program.outputs)))
+        return self._made()
+
+    def _made(self, *, ends: bool = False, is_limited: bool = False) -> Direct | None:
+        places = range(len(self.program.inputs)), range(len(self.program.outputs))
+        return make_direct(self.native, *places, ends=ends, is_limited=is_limited)
+
+    @cached_property
+    def _limited(self) -> Direct | None:
+        """The same for runs with a budget for their memory."""
+        return self._made(is_limited=True)
 
     @cached_property
     def _ending(self) -> Direct | None:
         """The same for runs that may have to end before they are done."""
-        return make_direct(self.native, range(len(self.program.inputs)), range(len(self.program.outputs)), ends=True)
+        return self._made(ends=True, is_limited=True)
 
     def __call__(self, operands: Sequence[Array]) -> list[Array]:
         """Return the results in new arrays; operands that are not contiguous are copied."""
@@ -135,7 +144,8 @@ class NativeRegion:
             encoded = self._border.encode([_ready(x) for x in operands])
             assert encoded is not None
             inputs = encoded
-        direct = self._ending if current().may_end else self.direct
+        limits = current()
+        direct = self._ending if limits.may_end else self.direct if limits.memory is None else self._limited
         results = None if direct is None else direct(inputs)
         if results is None:
             results = self.native.call([_ready(x) for x in inputs])

@@ -181,7 +181,10 @@ static void element_plan_state(tc_prepare *prepare, int64_t steps) {
 
 /* Makes the plan of a checked program. */
 static void element_plan_make(element_plan *plan, const element_program *program, const int64_t *types) {
-  *plan = (element_plan){.inputs = program->inputs, .immediates = program->immediates, .steps = program->steps};
+  memset(plan, 0, offsetof(element_plan, step)); /* all of a step is set, and most of them are not there */
+  plan->inputs = program->inputs;
+  plan->immediates = program->immediates;
+  plan->steps = program->steps;
   bool repeats[TC_ELEMENT_INPUTS + TC_ELEMENT_IMMEDIATES];
   element_plan_steps(plan, program, repeats);
   tc_nd nd = tc_nd_make(program->sizes);

@@ -31,12 +31,13 @@ MakeObjects = Callable[[Any], Any]
 
 def make_direct(
     native: NativeProgram, reads: Sequence[int], writes: Sequence[int],
-    objects: Sequence[tuple[MakeObjects, int, int]] = (), count: int | None = None, ends: bool = False,
+    objects: Sequence[tuple[MakeObjects, int, int]] = (), count: int | None = None, *, ends: bool = False,
+    is_limited: bool = False,
 ) -> Direct | None:  # fmt: skip
     """Return a direct call of a program, or None if there is none.
 
-    A run whose control flow needs more memory than an earlier one ends, and the caller takes the longer way, which asks
-    for it.
+    A run that needs more memory than is granted without asking ends, and the caller takes the longer way, which asks
+    for it; so does a run whose control flow needs more than an earlier one.
 
     Args:
         native: The program.
@@ -45,6 +46,7 @@ def make_direct(
         objects: The results that are made of other results, in order: how, of which place, and for which.
         count: How many of the first places a call returns; by default all.
         ends: Whether it looks at the limits in force; a run that they end is one that fails.
+        is_limited: Whether there is a budget for the memory.
     """
     program = native.program
     extends = {target: source for source, target in program.in_place}
@@ -66,7 +68,7 @@ def make_direct(
         call: Direct = _direct.make(
             functions, address(native.handle), address(native.pool_handle), native, contexts, native.new_context,
             np.ndarray, np.empty, tuple(inputs), tuple(outputs), native.sources, tuple(objects), returned,
-            program.is_symbolic,
+            program.is_symbolic, 0 if is_limited else native.without_asking,
         )  # fmt: skip
         return call
 

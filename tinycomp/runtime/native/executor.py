@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar, cast
 import numpy as np
 
 from tinycomp.errors import DeclaredShapeError, ExecutionError, FeedError, TargetError, shown
-from tinycomp.memory.budget import Limits, check_time, current, reserve_bytes, time_is_up
+from tinycomp.memory.budget import SMALL, Limits, check_time, current, reserve_bytes, time_is_up
 from tinycomp.memory.mapped import mapping_of
 from tinycomp.records import dataclass
 from tinycomp.runtime.native.building import ControlCall, Place, Sizes, describe
@@ -370,6 +370,11 @@ class NativeProgram:
             context.beside = nbytes
 
     @property
+    def without_asking(self) -> int:
+        """The bytes that a run may have without asking for them, if there is no budget."""
+        return max(SMALL - self._beside, 0)
+
+    @property
     def dims(self) -> Mapping[Expression, int]:
         """The numbers of the runtime values that hold the symbolic dimensions of inputs and outputs."""
         return {} if self._sizes is None else self._sizes.dims
@@ -510,14 +515,15 @@ class NativeProgram:
         if self._sizes is None:
             return
         symbols = self._sizes.read(inputs)
-        error = context.error
-        if not lib.tc_context_resize(context.handle, symbols, False, error):
+        error, is_limited = context.error, current().memory is not None
+        if not lib.tc_context_resize(context.handle, symbols, 0 if is_limited else self.without_asking, error):
             return
         if error.code == lib.TC_LIMIT:
             needed = int(lib.tc_context_needed_bytes(context.handle))
             what = f"the values alive there ({self._beside}), the arena, the threads' scratch and results ({needed})"
             reserve_bytes(self._beside + needed, f"region {self.program.name}", what)
-            if not lib.tc_context_resize(context.handle, symbols, True, error):
+            ahead = 0 if is_limited else needed // 8  # sizes that grow ask seldom
+            if not lib.tc_context_resize(context.handle, symbols, needed + ahead, error):
                 return
         if error.code == lib.TC_NO_MEMORY:
             raise_error(error, self.program.name)

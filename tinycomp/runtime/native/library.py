@@ -14,6 +14,9 @@ from tinycomp.memory.budget import ENLARGE
 _native: Any = importlib.import_module("tinycomp.runtime._native")
 ffi, lib = _native.ffi, _native.lib
 
+ANY_BYTES = (1 << 63) - 1
+"""Grants a context any memory."""
+
 
 def address(pointer: Any) -> int:
     """Return a C pointer as a whole number; 0 for NULL."""
