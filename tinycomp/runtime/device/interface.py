@@ -93,8 +93,8 @@ class Device(ABC):
 
     Every method may be called from several threads at once. None but :meth:`wait` and :meth:`close` waits for a
     command: the others put it into the queue, and must return, as they are called on the thread of a run. A device has
-    one queue, whose commands take effect in order, so that a region may read what a copy submitted before it brings.
-    It keeps alive the arrays of a command until it has ended.
+    one queue, whose commands take effect in order, so that a region may read what a copy submitted before it brings. It
+    keeps alive the arrays of a command until it has ended.
 
     Attributes:
         name: For messages, reports and traces, such as ``"npu:0"``.
