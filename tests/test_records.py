@@ -272,7 +272,7 @@ def test_either_may_inherit_from_the_other(base: str, child: str, slots: bool) -
         {"__annotations__": {"a": "int"}, "__setattr__": object.__setattr__},
         {"__annotations__": {"a": "ClassVar[int]"}, "a": field(default_factory=int)},
     ],
-    ids=str,
+    ids=["mutable", "order", "no annotation", "slots", "setattr", "class variable"],
 )
 def test_what_the_standard_one_refuses_is_refused_as_it_is_defined(namespace: dict[str, Any]) -> None:
     def refused(decorator: Make) -> object:
