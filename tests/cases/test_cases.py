@@ -66,5 +66,5 @@ def test_every_operator_has_rows() -> None:
     """But for those that are random, come from rewriting or are defined by others; ONNX's node tests are rows, too."""
     own = {operator_of(at) for at in range(count())}
     random = {f"Random{kind}" for kind in ("Normal", "NormalLike", "Uniform", "UniformLike")}
-    others = ("tinycomp.composite", "tinycomp", DOMAIN, "com.microsoft")
+    others = ("tinycomp.composite", "tinycomp", "tinycomp.quantized", DOMAIN, "com.microsoft")
     assert {qualified(op, domain) for domain, op in TABLE if domain not in others} - own == random

@@ -121,6 +121,7 @@ def test_what_can_be_lowered_in_a_body_stays_on_the_target():
 
 @pytest.mark.usefixtures("forgiving", "broken")
 def test_sizes_of_a_run_that_cannot_be_lowered_run_on_the_host(monkeypatch, caplog):
+    caplog.set_level(logging.WARNING, "tinycomp.lowering")  # also if others have turned it off
     monkeypatch.setattr("tinycomp.driver.lowering.is_static", lambda node: False)
     module = tinycomp.compile(onnx.parser.parse_model(MODEL), specialize=True)
     np.testing.assert_allclose(module(X, W), np.exp(softmax(softmax(np.maximum(X, 0)) @ W)), rtol=1e-5)
@@ -165,6 +166,8 @@ def test_a_program_that_the_runtime_refuses_loses_the_nodes_concerned(monkeypatc
 
 @pytest.mark.usefixtures("forgiving")
 def test_a_rule_that_fails_takes_no_node(monkeypatch, caplog):
+    caplog.set_level(logging.WARNING, "tinycomp.lowering")  # also if others have turned it off
+
     def failing(node: Node) -> bool:
         raise KeyError("axis")
 
