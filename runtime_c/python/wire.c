@@ -1,7 +1,7 @@
 /* The extension module tinycomp.ir._wire: messages of Protocol Buffers as objects of Python, by tables that the classes
  * of tinycomp.ir.messages have. Only what serialisers write is read; whatever is damaged or of another form is left to
  * protobuf's own parser, which is to judge it. See "Encoding" in the documentation of Protocol Buffers.
- * The bytes may be those of a mapped file, which others may write to meanwhile: whatever was checked is not read again. */
+ * The bytes may be those of a mapped file, which others may write to meanwhile: what was checked is not read again. */
 #include <Python.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -313,7 +313,8 @@ static bool fill_row(field *rows, PyObject *number, PyObject *described) {
   return true;
 }
 
-/* table(fields): what `message` wants of a class, from (name, kind, class, values, repeated, one of several) by number. */
+/* table(fields): what `message` wants of a class, from (name, kind, class, values, repeated, one of several) by their
+ * numbers. */
 static PyObject *table(PyObject *module, PyObject *fields) {
   (void)module;
   field *rows = PyDict_Check(fields) ? calloc(MOST_FIELDS, sizeof *rows) : NULL;

@@ -105,12 +105,12 @@ typedef struct tc_instance {
   int64_t *starts; /* of the pieces of the arena */
   void **tables;   /* copies of the constants with words that depend on sizes */
   int64_t arena_bytes;
-  int64_t scratch_bytes; /* per thread, the most of any step */
-  tc_reach *reaches;     /* one per operand of the program */
-  tc_stretches holes;    /* ranges that a run clears first, see written.h */
+  int64_t scratch_bytes;     /* per thread, the most of any step */
+  tc_reach *reaches;         /* one per operand of the program */
+  tc_stretches holes;        /* ranges that a run clears first, see written.h */
   struct tc_writer *writers; /* of what operands and results read, see written.c */
-  struct tc_walk *walk;  /* state for finding more of them, if runs must do so */
-  bool repeats;          /* setup instructions run every time, because others overwrite their results */
+  struct tc_walk *walk;      /* state for finding more of them, if runs must do so */
+  bool repeats;              /* setup instructions run every time, because others overwrite their results */
 } tc_instance;
 
 struct tc_program {

@@ -414,8 +414,8 @@ static int32_t walk_through(const tc_program *program, tc_instance *instance, tc
   return walk->enough ? TC_OK : tc_error_set(error, TC_NO_MEMORY, "no memory to see what a run writes");
 }
 
-/* Finds, for every operand in memory and for every output at the end of a run, the last step before that writes the same
- * buffer; false without memory. */
+/* Finds, for every operand in memory and for every output at the end of a run, the last step before that writes the
+ * same buffer; false without memory. */
 static bool find_writers(const tc_program *program, tc_instance *instance) {
   const size_t places = (size_t)program->pointer_count + (size_t)program->output_count;
   const size_t buffers = (size_t)program->piece_count + (size_t)program->output_count;
@@ -481,8 +481,8 @@ static bool meets_setup(const tc_program *program, const tc_instance *instance, 
   return false;
 }
 
-/* Sees at a glance that there is no hole, in nearly every program: what is read the last steps before have written. False
- * if it takes a closer look. */
+/* Sees at a glance that there is no hole, in nearly every program: what is read the last steps before have written.
+ * False if it takes a closer look. */
 static bool is_whole(const tc_program *program, tc_instance *instance) {
   bool whole = true, repeats = false;
   for (int64_t s = 0; whole && s < program->step_count; s++) {

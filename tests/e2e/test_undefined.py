@@ -46,7 +46,7 @@ class Case:
 
     def model(self) -> onnx.ModelProto:
         names = ["" if x is None else f"x{i}" for i, x in enumerate(self.feeds)]
-        constants = {f"x{i}": np.asarray(self.feeds[i]) for i in self.constants}
+        constants = {f"x{i}": np.asarray(x) for i, x in enumerate(self.feeds) if x is not None and i in self.constants}
         opened = {n: [f"{n}_{axis}" for axis in range(x.ndim)] for n, x in self.fed.items()} if self.opened else None
         results = [f"y{i}" for i in range(self.outputs)]
         node = helper.make_node(self.op, names, results, name="node", **self.attrs)

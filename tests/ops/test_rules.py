@@ -135,6 +135,8 @@ def nodes(draw: st.DrawFn) -> Node:
         for name, value in chosen.items()
         if name in ("kernel_shape", "equation") or draw(st.booleans())
     }
+    if op in ("Squeeze", "Unsqueeze") and opset < 11 and "axes" in attrs:
+        attrs["axes"] = [axis for axis in attrs["axes"] if axis >= 0]  # onnx's inference leaves out the others there
     if attrs.get("auto_pad", "NOTSET") != "NOTSET":
         attrs.pop("pads", None)  # onnx's inference adds them, though there are none then
     if str(attrs.get("auto_pad")).startswith("SAME"):

@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 
 from tinycomp.driver.load import load_mapped
 from tinycomp.errors import ArtifactError, ModelError, OptionError, TargetError, TinycompError, TinycompWarning, shown
-from tinycomp.frontend.loading import is_model_proto
 from tinycomp.lazy import LazyModule
 from tinycomp.memory.budget import check_positive, limited
 from tinycomp.memory.interpreter import compiling, importing
@@ -222,7 +221,8 @@ def _model(model: Any, threads: int) -> tuple[Path | None, _Content | None, list
         return path, content, ["file", content.digest]
     if isinstance(model, (bytes, bytearray, memoryview)):
         return None, None, ["bytes", hashlib.sha256(model).hexdigest()]
-    if is_model_proto(model):
+    onnx = sys.modules.get("onnx")  # without which nobody has a ModelProto
+    if onnx is not None and isinstance(model, onnx.ModelProto):
         try:
             data = model.SerializeToString(deterministic=True)
         except Exception as error:  # of several kinds, by the implementation of protobuf

@@ -151,10 +151,10 @@ static void qlstm_direction(const tc_call *call, int64_t direction) {
   const q8_product product = qlstm_product(p, q8_form_in(call->state));
   const q8_plan plan = q8_plan_make(&product, call->l2_bytes);
   const int64_t units = plan.cut.blocks * plan.panels;
-  const qlstm_scale x = {.step = {*(const float *)call->operands[QLSTM_X_SCALE],
-                                  *(const uint8_t *)call->operands[QLSTM_X_ZERO]},
-                         .sums = (const int32_t *)call->operands[QLSTM_W_SUMS] + first,
-                         .scales = (const float *)call->operands[QLSTM_W_SCALES] + first};
+  const qlstm_scale x = {
+      .step = {*(const float *)call->operands[QLSTM_X_SCALE], *(const uint8_t *)call->operands[QLSTM_X_ZERO]},
+      .sums = (const int32_t *)call->operands[QLSTM_W_SUMS] + first,
+      .scales = (const float *)call->operands[QLSTM_W_SCALES] + first};
   qlstm_scale h = {.sums = (const int32_t *)call->operands[QLSTM_R_SUMS] + first,
                    .scales = (const float *)call->operands[QLSTM_R_SCALES] + first};
   const recurrent_cell cell = {.hidden = p->hidden, .clip = INFINITY};

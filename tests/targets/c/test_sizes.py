@@ -74,6 +74,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 REFUSED: Mapping[str, Sequence[str]] = {
     "Attention": ["the number of heads or their size is not known", "several regions"],
     "Clip": ["not one number"],
+    "ConvTranspose": ["the padding follows from the output shape"],
     "ConvInteger": ["several regions"],  # the widths of automatic padding are values of a run
     "DequantizeLinear": ["scales and zero points for"],
     "GatherND": ["the number of indices in a tuple is not known"],
