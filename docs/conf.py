@@ -51,7 +51,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"tinycomp\.(console|export_c|frontend|ir|memory|ops|passes|quanti\w+|rewrite|runtime|targets?)\..*"),
     ("py:attr", r".*"),
     ("py:class", r"Adviser|AnyTarget|Constraints|Devices|Diagram|Faults|Legalizing|Model|Pass|Precision|RunFuture"),
-    ("py:class", r"NDArray|Rounding|Shapes|View|Which"),
+    ("py:class", r"Activations|Method|NDArray|Rounding|Selector|Shapes|TuningLog|View|WeightMethod|Which"),
     ("py:data", r"COMPOSITE|MAX_NESTING|REGION|UNKNOWN"),
 ]
 
