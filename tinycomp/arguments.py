@@ -15,12 +15,15 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeGuard, TypeVar
 
 import numpy as np
 
 from tinycomp.errors import OptionError, TinycompError, did_you_mean, shown
 from tinycomp.memory.system import is_path
+
+if TYPE_CHECKING:
+    import onnx
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -221,3 +224,9 @@ def values_of(hint: Any) -> list[str]:
 def joined(texts: Sequence[str]) -> str:
     """Return alternatives as one text, such as ``1, 2 or 3``."""
     return f"{', '.join(texts[:-1])} or {texts[-1]}" if len(texts) > 1 else texts[0]
+
+
+def is_model_proto(model: object) -> TypeGuard[onnx.ModelProto]:
+    """Tell whether a model has been parsed by the caller; without onnx nobody has one."""
+    onnx = sys.modules.get("onnx")
+    return onnx is not None and isinstance(model, onnx.ModelProto)

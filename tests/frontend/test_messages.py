@@ -44,9 +44,14 @@ def _field(number: int, content: bytes) -> bytes:
     return bytes([*header, size]) + content
 
 
-NESTED = {"Dimension": "TensorShapeProto.Dimension", "Segment": "TensorProto.Segment",
-          "TensorType": "TypeProto.Tensor", "ElementType": "TypeProto.Sequence", "MapType": "TypeProto.Map",
-          "OpaqueType": "TypeProto.Opaque"}  # fmt: skip
+NESTED = {
+    "Dimension": "TensorShapeProto.Dimension",
+    "Segment": "TensorProto.Segment",
+    "TensorTypeProto": "TypeProto.Tensor",
+    "ElementTypeProto": "TypeProto.Sequence",
+    "MapTypeProto": "TypeProto.Map",
+    "OpaqueTypeProto": "TypeProto.Opaque",
+}
 """What onnx calls the messages that lie in others."""
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from tinycomp.arguments import is_model_proto
 from tinycomp.driver.lowering import constants_of
 from tinycomp.errors import ModelError, TinycompWarning
 from tinycomp.frontend import ModelSource, Shapes, bounds_of, checked_shapes, fixed_symbols, with_symbols
-from tinycomp.frontend.loading import is_model_proto
 from tinycomp.frontend.naming import name_outputs_apart
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.text.literals import AbsentArray

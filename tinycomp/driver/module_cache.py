@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tinycomp.arguments import is_model_proto
 from tinycomp.driver.load import load_mapped
 from tinycomp.errors import ArtifactError, ModelError, OptionError, TargetError, TinycompError, TinycompWarning, shown
 from tinycomp.lazy import LazyModule
@@ -221,8 +222,7 @@ def _model(model: Any, threads: int) -> tuple[Path | None, _Content | None, list
         return path, content, ["file", content.digest]
     if isinstance(model, (bytes, bytearray, memoryview)):
         return None, None, ["bytes", hashlib.sha256(model).hexdigest()]
-    onnx = sys.modules.get("onnx")  # without which nobody has a ModelProto
-    if onnx is not None and isinstance(model, onnx.ModelProto):
+    if is_model_proto(model):
         try:
             data = model.SerializeToString(deterministic=True)
         except Exception as error:  # of several kinds, by the implementation of protobuf

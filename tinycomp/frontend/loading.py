@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tinycomp.arguments import is_model_proto
 from tinycomp.errors import ModelError, UnsupportedError
 from tinycomp.ir.messages import FunctionProto, ModelProto, read_message
 from tinycomp.ir.schemas import installed, known_ir_version, known_opsets
@@ -89,12 +89,6 @@ def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto, *, mappe
         )
     _check_frame(loaded)
     return loaded
-
-
-def is_model_proto(model: object) -> TypeGuard[onnx.ModelProto]:
-    """Tell whether a model has been parsed by the caller; without onnx nobody has one."""
-    onnx = sys.modules.get("onnx")
-    return onnx is not None and isinstance(model, onnx.ModelProto)
 
 
 def opset_imports(proto: ModelProto | FunctionProto, where: str, ir_version: int) -> dict[str, int]:

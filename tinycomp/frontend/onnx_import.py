@@ -473,13 +473,13 @@ def _import_operator(scope: Scope, node: NodeProto, context: Context, label: str
         for name in result_names(node, 1)[:1]:
             scope.define_constant(name, constant_array(attributes, context, where))
         return
-    least = (0, 1) if signature is None else (signature.inputs[0], signature.outputs[0])
+    least = (0, 1) if signature is None else (signature.schema.min_input, signature.schema.min_output)
     if signature is not None and signature.counts_results:
         least = least[0], len(node.output)
     operands, outputs = operands_of(scope, node, least[0], where), result_names(node, least[1])
     if signature is not None:
         signature.check_operands(operands, len(outputs), where)
-        version = signature.version
+        version = signature.schema.since_version
     else:
         version = since_version(node.op_type, domain, context.opsets.get(domain))
     draft = Node(node.op_type, domain, version, tuple(operands))

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NoReturn
 
 from tinycomp.errors import ModelError, TypeInferenceError, did_you_mean
 from tinycomp.frontend.loading import shown
 from tinycomp.ir.graph import COMPOSITE, REGION, TINYCOMP, Value
 from tinycomp.ir.messages import AttributeProto
 from tinycomp.ir.proto import ELEMENT_NAMES, NUMBER_BY_DTYPE, attribute_kind
-from tinycomp.ir.schemas import NEWEST, OPTIONAL, VARIADIC, Formal, known_opsets, operators, schema, versions
+from tinycomp.ir.schemas import NEWEST, OPTIONAL, VARIADIC, Formal, Schema, known_opsets, operators, schema, versions
 from tinycomp.ir.types import UNKNOWN, UNKNOWN_DTYPE, MapType, OptionalType, SequenceType, TensorType, Type
 from tinycomp.ops import OPS, unknown_domain
 from tinycomp.records import dataclass, field
@@ -32,28 +31,22 @@ _ANY_NUMBER = 2**31 - 1
 
 @dataclass(frozen=True)
 class Signature:
-    """An operator's schema in the form that checking needs.
+    """What nodes of an operator are held to.
 
     Attributes:
-        version: Since-version of the operator.
-        attributes: Kind of every attribute by name.
-        required: Names of the attributes that have no default.
+        op: Its name.
+        schema: What ONNX says of it.
         accepted: Types of operands that have been checked before; there are few.
     """
 
     op: str
-    version: int
-    formals: tuple[Formal, ...]
-    inputs: tuple[int, int]
-    outputs: tuple[int, int]
-    attributes: Mapping[str, int]
-    required: frozenset[str]
+    schema: Schema
     accepted: set[tuple[str | None, ...]] = field(default_factory=set, compare=False)
 
     @property
     def counts_results(self) -> bool:
         """Whether the number of results says what the operator does, so that a result that is skipped counts."""
-        return self.outputs[1] >= _ANY_NUMBER
+        return self.schema.max_output >= _ANY_NUMBER
 
     def check_attributes(self, attributes: Sequence[AttributeProto], where: str) -> None:
         """Check names and kinds of a node's attributes.
@@ -61,25 +54,25 @@ class Signature:
         Raises:
             ModelError: If one is unknown, doubled, of the wrong kind, no text where it is one, or missing.
         """
+        known = self.schema.attributes
         given: set[str] = set()
         for attribute in attributes:
             name, kind = attribute.name, attribute.type or attribute_kind(attribute)
             if name in given:
                 raise ModelError(f'attribute "{name}" is given twice', where=where)
             given.add(name)
-            wanted = self.attributes.get(name)
-            if wanted is None:
+            if name not in known:
                 raise ModelError(
                     f'operator {self.op} has no attribute "{name}"',
                     where=where,
-                    expected=f"one of {sorted(self.attributes)}",
-                    hint=did_you_mean(name, self.attributes),
+                    expected=f"one of {sorted(known)}",
+                    hint=did_you_mean(name, known),
                 )
-            if kind != wanted:
+            if kind != known[name].kind:
                 raise ModelError(
                     f'attribute "{name}" is of the wrong kind',
                     where=where,
-                    expected=_KIND_NAMES[wanted],
+                    expected=_KIND_NAMES[known[name].kind],
                     found=_KIND_NAMES.get(kind, str(kind)),
                 )
             for text in (attribute.s, *attribute.strings):
@@ -87,8 +80,8 @@ class Signature:
                     text.decode()
                 except UnicodeDecodeError as error:
                     raise ModelError(f'attribute "{name}" is not UTF-8', where=where, found=repr(text)) from error
-        for name in sorted(self.required - given):
-            raise ModelError(f'attribute "{name}" is missing', where=where, expected=_KIND_NAMES[self.attributes[name]])
+        for name in sorted(name for name, each in known.items() if each.required and name not in given):
+            raise ModelError(f'attribute "{name}" is missing', where=where, expected=_KIND_NAMES[known[name].kind])
 
     def check_operands(self, operands: Sequence[Value | None], outputs: int, where: str) -> None:
         """Check number, presence and element types of a node's operands, and the number of its results.
@@ -97,10 +90,9 @@ class Signature:
             ModelError: If a required operand is missing, or there are too many operands or results.
             TypeInferenceError: If an operand has a type that the operator does not take.
         """
-        if not self.inputs[0] <= len(operands) <= self.inputs[1]:
-            _refuse_count("inputs", len(operands), self.inputs, where)
-        if not self.outputs[0] <= outputs <= self.outputs[1]:
-            _refuse_count("outputs", outputs, self.outputs, where)
+        schema = self.schema
+        _check_count("inputs", len(operands), schema.min_input, schema.max_input, where)
+        _check_count("outputs", outputs, schema.min_output, schema.max_output, where)
         names = tuple([
             None if operand is None
             else _TENSOR_NAMES.get(operand.type.dtype, "") if isinstance(operand.type, TensorType)
@@ -118,16 +110,17 @@ class Signature:
         self.accepted.add(names)
 
     def _spread(self, count: int) -> Iterator[Formal]:
-        yield from self.formals[:count]
-        for _ in range(count - len(self.formals)):
-            yield self.formals[-1]
+        formals = self.schema.inputs
+        yield from formals[:count]
+        for _ in range(count - len(formals)):
+            yield formals[-1]
 
     def _check_type(self, formal: Formal, name: str, bound: dict[str, tuple[str, str]], where: str) -> None:
         if not name:
             return
         if formal.types and name not in formal.types:
             raise TypeInferenceError(
-                f'input "{formal.name}" has a type that {self.op} version {self.version} does not take',
+                f'input "{formal.name}" has a type that {self.op} version {self.schema.since_version} does not take',
                 where=where,
                 expected=_some(formal.types),
                 found=name,
@@ -149,10 +142,11 @@ def _some(types: frozenset[str]) -> str:
     return "one of " + ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
 
 
-def _refuse_count(what: str, count: int, limits: tuple[int, int], where: str) -> NoReturn:
-    limit = str(limits[0]) if limits[0] == limits[1] else f"{limits[0]} to {limits[1]}"
-    many = f"at least {limits[0]}" if limits[1] > 1 << 20 else limit
-    raise ModelError(f"wrong number of {what}", where=where, expected=many, found=str(count))
+def _check_count(what: str, count: int, least: int, most: int, where: str) -> None:
+    if not least <= count <= most:
+        limit = str(least) if least == most else f"{least} to {most}"
+        many = f"at least {least}" if most > 1 << 20 else limit
+        raise ModelError(f"wrong number of {what}", where=where, expected=many, found=str(count))
 
 
 def type_name(type_: Type) -> str:
@@ -202,15 +196,7 @@ def _signature(op: str, domain: str, opset: int) -> Signature | None:
     known = schema(op, domain, opset)
     if known is None or (known.deprecated and _is_withdrawn(op, domain)):
         return None
-    return Signature(
-        op,
-        known.since_version,
-        known.inputs,
-        (known.min_input, known.max_input),
-        (known.min_output, known.max_output),
-        {name: a.kind for name, a in known.attributes.items()},
-        frozenset(name for name, a in known.attributes.items() if a.required),
-    )
+    return Signature(op, known)
 
 
 def _unknown_operator(op: str, domain: str, opset: int, where: str) -> ModelError:

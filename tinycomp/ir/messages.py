@@ -132,39 +132,39 @@ class TensorShapeProto(Message):
     dim: Sequence[Dimension] = _many(1, "Dimension")
 
 
-class TensorType(Message):
+class TensorTypeProto(Message):
     """The type of a tensor, sparse or not; see TypeProto.Tensor."""
 
     elem_type: int = _one(1, _INT32)
     shape: TensorShapeProto = _one(2, "TensorShapeProto")
 
 
-class ElementType(Message):
+class ElementTypeProto(Message):
     """The type of a sequence or of what may be absent; see TypeProto.Sequence and TypeProto.Optional."""
 
     elem_type: TypeProto = _one(1, "TypeProto")
 
 
-class MapType(Message):
+class MapTypeProto(Message):
     """The type of a map; see TypeProto.Map."""
 
     key_type: int = _one(1, _INT32)
     value_type: TypeProto = _one(2, "TypeProto")
 
 
-class OpaqueType(Message):
+class OpaqueTypeProto(Message):
     """A type that nobody else knows; see TypeProto.Opaque."""
 
 
 class TypeProto(Message):
     """A type."""
 
-    tensor_type: TensorType = _one(1, "TensorType", one_of=True)
-    sequence_type: ElementType = _one(4, "ElementType", one_of=True)
-    map_type: MapType = _one(5, "MapType", one_of=True)
-    opaque_type: OpaqueType = _one(7, "OpaqueType", one_of=True)
-    sparse_tensor_type: TensorType = _one(8, "TensorType", one_of=True)
-    optional_type: ElementType = _one(9, "ElementType", one_of=True)
+    tensor_type: TensorTypeProto = _one(1, "TensorTypeProto", one_of=True)
+    sequence_type: ElementTypeProto = _one(4, "ElementTypeProto", one_of=True)
+    map_type: MapTypeProto = _one(5, "MapTypeProto", one_of=True)
+    opaque_type: OpaqueTypeProto = _one(7, "OpaqueTypeProto", one_of=True)
+    sparse_tensor_type: TensorTypeProto = _one(8, "TensorTypeProto", one_of=True)
+    optional_type: ElementTypeProto = _one(9, "ElementTypeProto", one_of=True)
 
 
 class ValueInfoProto(Message):
