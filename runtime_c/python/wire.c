@@ -10,7 +10,7 @@
 
 enum kind { INT64, INT32, UINT64, ENUM, FLOAT, DOUBLE, TEXT, BYTES, MESSAGE };
 enum wire { VARINT, FIXED64, LENGTH, FIXED32 = 5 };
-enum { DEEPEST = 100, LARGE = 4096, SHORT = 256, MOST_FIELDS = 32 };
+enum { DEEPEST = 100, LARGE = 4096, SHORT = 256, MOST_FIELDS = 32, MANY = 512 };
 
 static const enum wire wires[] = {VARINT, VARINT, VARINT, VARINT, FIXED32, FIXED64, LENGTH, LENGTH, LENGTH};
 /* Formats of struct, for views of many numbers. */
@@ -148,10 +148,21 @@ static PyObject *text_of(const source *data, span bytes) {
   return made;
 }
 
-/* Many numbers as a memoryview that is indexed as a list is: those of fixed size where they lie, others unpacked. */
+static size_t size_of(const field *row) { return row->kind == INT32 || wires[row->kind] == FIXED32 ? 4 : 8; }
+
+/* Bytes as a memoryview of the numbers of a field, which is indexed as a list is; takes the reference. */
+static PyObject *numbers_in(PyObject *held, const field *row) {
+  PyObject *plain = held ? PyMemoryView_FromObject(held) : NULL;
+  PyObject *made = plain ? PyObject_CallMethod(plain, "cast", "s", formats[row->kind]) : NULL;
+  Py_XDECREF(held);
+  Py_XDECREF(plain);
+  return made;
+}
+
+/* Many numbers as a memoryview: those of fixed size where they lie, others unpacked. */
 static PyObject *many_numbers(const source *data, const field *row, span bytes) {
   const enum wire wire = wires[row->kind];
-  const size_t size = row->kind == INT32 || wire == FIXED32 ? 4 : 8;
+  const size_t size = size_of(row);
   PyObject *held = NULL;
   if (wire != VARINT) {
     held = (size_t)(bytes.end - bytes.at) % size ? NULL : bytes_of(data, bytes, data->shares);
@@ -172,11 +183,33 @@ static PyObject *many_numbers(const source *data, const field *row, span bytes) 
       to += size;
     }
   }
-  PyObject *plain = held ? PyMemoryView_FromObject(held) : NULL;
-  PyObject *made = plain ? PyObject_CallMethod(plain, "cast", "s", formats[row->kind]) : NULL;
-  Py_XDECREF(held);
-  Py_XDECREF(plain);
-  return made;
+  return numbers_in(held, row);
+}
+
+/* How many items of one tag lie at the start of a span. */
+static size_t count_alike(span bytes, uint32_t tag) {
+  item next;
+  size_t count = 0;
+  while (bytes.at < bytes.end && read_item(&bytes, &next) && next.tag == tag) {
+    count++;
+  }
+  return count;
+}
+
+/* Numbers each of which has a tag, as in long attributes, as a memoryview: the first, and `count` of what follows. */
+static PyObject *tagged_numbers(const field *row, const item *first, span *bytes, size_t count) {
+  const size_t size = size_of(row);
+  PyObject *held = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)((count + 1) * size));
+  char *to = held ? PyBytes_AsString(held) : NULL;
+  item next = *first;
+  for (size_t i = 0; to && i <= count; i++, to += size) {
+    if (i && (!read_item(bytes, &next) || next.tag != first->tag)) {
+      Py_CLEAR(held);
+      break;
+    }
+    memcpy(to, &next.number, size);
+  }
+  return numbers_in(held, row);
 }
 
 /* Appends to the list that an object has for a field; takes the reference. */
@@ -213,6 +246,20 @@ static bool read_packed(const source *data, PyObject *values, const field *row, 
   return true;
 }
 
+/* One of the last two values of a field if it has these bytes, as texts in long lists are mostly the same few. */
+static PyObject *seen_lately(PyObject *values, const field *row, span bytes) {
+  PyObject *list = PyDict_GetItemWithError(values, row->name);
+  const Py_ssize_t count = list && PyList_Check(list) ? PyList_Size(list) : 0;
+  for (Py_ssize_t i = count - 1; i >= 0 && i >= count - 2; i--) {
+    PyObject *value = PyList_GetItem(list, i);
+    const Py_ssize_t length = value && PyBytes_Check(value) ? PyBytes_Size(value) : -1;
+    if (length == bytes.end - bytes.at && !memcmp(PyBytes_AsString(value), bytes.at, (size_t)length)) {
+      return Py_NewRef(value);
+    }
+  }
+  return NULL;
+}
+
 static PyObject *value_of(const source *data, const field *row, const item *found, int depth) {
   const span content = found->content;
   switch (row->kind) {
@@ -247,7 +294,8 @@ static bool read_field(const source *data, PyObject *values, const field *row, c
     return false;
   }
   if (row->repeated) {
-    return append(values, row, value_of(data, row, found, depth));
+    PyObject *known = row->kind == BYTES ? seen_lately(values, row, found->content) : NULL;
+    return append(values, row, known ? known : value_of(data, row, found, depth));
   }
   if (row->kind == MESSAGE && PyDict_Contains(values, row->name)) {
     return false; /* protobuf merges messages that come twice */
@@ -275,6 +323,15 @@ static PyObject *read_message(const source *data, PyObject *class, span bytes, i
     if (row->one_of) { /* of these protobuf keeps the last */
       done = !chosen || chosen == number;
       chosen = number;
+    }
+    const bool is_number =
+        row->repeated && row->kind < TEXT && row->kind != ENUM && (found.tag & 7) == wires[row->kind];
+    const size_t more = done && is_number && !PyDict_Contains(values, row->name) ? count_alike(bytes, found.tag) : 0;
+    if (more >= MANY) {
+      PyObject *numbers = tagged_numbers(row, &found, &bytes, more);
+      done = numbers && !PyDict_SetItem(values, row->name, numbers);
+      Py_XDECREF(numbers);
+      continue;
     }
     done = done && read_field(data, values, row, &found, depth);
   }

@@ -103,6 +103,7 @@ def every_kind() -> onnx.ModelProto:
     values = [onnx.ValueInfoProto(name=f"v{place}", type=each) for place, each in enumerate(types)]
     inner = onnx.GraphProto(name="inner", input=values, sparse_initializer=[sparse])
     held: list[Any] = [1.5, -3, b"\xfe", tensors[0], inner, plain, [0.25, 2.0], [1, -1], [b"x", "é"]]
+    held += [[0.5] * 600, [1 << 40, -1] * 300, [b"x", b"y", b"x", b"x", b"xy"]]
     attributes = [helper.make_attribute(f"a{place}", each) for place, each in enumerate(held)]
     kinds = onnx.AttributeProto
     attributes += [

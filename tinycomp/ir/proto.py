@@ -354,13 +354,14 @@ def attribute_from_proto(proto: AttributeProto, where: str = "", read: ReadExter
     if kind in _PLAIN_FIELDS:
         return getattr(proto, _PLAIN_FIELDS[kind])
     if kind in _LIST_FIELDS:
-        return list(getattr(proto, _LIST_FIELDS[kind]))
+        return _listed(getattr(proto, _LIST_FIELDS[kind]))
     label = f'{where}, attribute "{proto.name}"'
     match kind:
         case AttributeProto.STRING:
             return _text(proto.s)
         case AttributeProto.STRINGS:
-            return [_text(s) for s in proto.strings]
+            texts: dict[bytes, str | bytes] = {}
+            return [texts[s] if s in texts else texts.setdefault(s, _text(s)) for s in proto.strings]
         case AttributeProto.TENSOR:
             return tensor_from_proto(proto.t, label, read)
         case AttributeProto.TENSORS:
@@ -401,6 +402,28 @@ _KIND_BY_FIELD = {
     "graphs": AttributeProto.GRAPHS,
 }
 _REPEATED = frozenset({"floats", "ints", "strings", "tensors", "graphs"})
+
+
+_MANY = 4096
+"""From how many numbers on a list shares equal ones."""
+
+
+def _listed(numbers: Sequence[int] | Sequence[float]) -> list[Any]:
+    """Return numbers as a list; in a long one, such as those of large forests, equal ones are one object if few differ.
+
+    >>> numbers = _listed(memoryview(np.array([1000, 7, 1000] * _MANY)))
+    >>> numbers[:3], numbers[0] is numbers[2]
+    ([1000, 7, 1000], True)
+    """
+    if len(numbers) < _MANY or not isinstance(numbers, memoryview):
+        return list(numbers)
+    array = np.asarray(numbers)
+    if (array == array[0]).all():
+        return [numbers[0]] * len(array)
+    low, high = array.min().item(), array.max().item()
+    if array.dtype.kind == "i" and high - low < len(array):
+        array = np.array(range(low, high + 1), object)[array - low]
+    return [*array.tolist()]
 
 
 def _text(raw: bytes) -> str | bytes:

@@ -7,7 +7,6 @@ what onnxruntime gives.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -368,12 +367,10 @@ def _finished(
     order = reached[np.lexsort((level[reached], tree[reached]))]
     table = _Table(threshold.dtype)
     first = np.zeros(len(feature), np.int64)
-    counts = np.ones(len(order), np.int64)
-    for i, node in enumerate(order.tolist()):
-        if modes[node] in (_EQ, _NEQ):
-            counts[i] = 2
-        elif modes[node] == _MEMBER:
-            counts[i] = max(2 * len(members[node]), 1)
+    kinds = modes[order]
+    counts = np.where((kinds == _EQ) | (kinds == _NEQ), 2, 1)
+    for i in np.flatnonzero(kinds == _MEMBER).tolist():
+        counts[i] = max(2 * len(members[int(order[i])]), 1)
     starts = np.cumsum(counts) - counts
     first[order] = starts
     size = int(counts.sum())
@@ -405,7 +402,9 @@ def _levels(op: str, children: Array, roots: Array) -> tuple[Array, Array]:
     tree, level = np.full(len(children), -1, np.int64), np.zeros(len(children), np.int64)
     frontier, owner, depth = roots, np.arange(len(roots)), 0
     while len(frontier):
-        if (tree[frontier] >= 0).any() or len(np.unique(frontier)) != len(frontier):
+        is_new = not (tree[frontier] >= 0).any()
+        level[frontier] = places = np.arange(len(frontier))
+        if not is_new or (level[frontier] != places).any():
             raise _fail(
                 op, "nodes are not trees", "one way to every node", "a node that several ways lead to, or a cycle"
             )
@@ -551,8 +550,9 @@ def _walked_rows(facts: Facts) -> Size | None:
 
     def make() -> int:
         modes = facts.attr("nodes_modes", ()) if facts.node.op != "TreeEnsemble" else ()  # whose leaves are no nodes
-        compared = [f for f, mode in itertools.zip_longest(featureids, modes) if mode not in ("LEAF", b"LEAF")]
-        return max([feature for feature in compared if feature is not None], default=0) + 1
+        features, leaves = np.asarray(featureids, np.int64), [mode in ("LEAF", b"LEAF") for mode in modes]
+        compared = features[~np.array([*leaves[: len(features)], *[False] * (len(features) - len(leaves))], bool)]
+        return int(compared.max()) + 1 if len(compared) else 1
 
     if columns is not None:
         facts.require_at_least(columns, _remembered(featureids, "columns", make), "the trees ask for more columns")
