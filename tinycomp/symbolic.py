@@ -93,6 +93,10 @@ class _Atom:
         return self.kind == "named" or self.operands == other.operands
 
     def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
         return hash((self.name, self.operands)) if self.kind != "named" else hash(self.name)
 
     @cached_property
@@ -230,6 +234,8 @@ class Expression:
         return other - self * (other // self)
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         return isinstance(other, Expression) and self._hash == other._hash and self._terms == other._terms
 
     def __hash__(self) -> int:
@@ -267,7 +273,7 @@ Size = int | Expression
 
 def symbol(name: str) -> Expression:
     """Return the size with this name."""
-    return Expression([(((_Atom("symbol", name), 1),), 1)])
+    return _of_atom(_Atom("symbol", name))
 
 
 def element(name: str, index: int) -> Expression:
@@ -417,7 +423,7 @@ def size(dim: int | str) -> Size:
     >>> size(3), size("2*n + 1"), size("batch size"), size("n + n")
     (3, 2*n + 1, "batch size", 2*n)
     """
-    return dim if isinstance(dim, int) else _remembered(_ASSUMED.get().sizes, dim, _size_of_text)
+    return dim if isinstance(dim, int) else _remembered(_ASSUMED.get().found.sizes, dim, _size_of_text)
 
 
 def _size_of_text(dim: str) -> Size:
@@ -441,7 +447,7 @@ def parse(text: str) -> Size:
     Raises:
         ValueError: If the text is not an expression.
     """
-    return _remembered(_ASSUMED.get().parsed, text, _parsed)
+    return _remembered(_ASSUMED.get().found.parsed, text, _parsed)
 
 
 def _parsed(text: str) -> Size:
@@ -456,19 +462,24 @@ def _remembered(known: dict[str, Size], text: str, read: Callable[[str], Size]) 
     value = known.get(text)
     if value is None:
         value = read(text)
-        if len(known) >= _MOST_TEXTS:
-            known.clear()
-        known[text] = value
+        _keep(known, text, value)
     return value
 
 
+def _keep(known: dict[str, Size], text: str, value: Size) -> None:
+    if len(known) >= _MOST_TEXTS:
+        known.clear()
+    known[text] = value
+
+
 @functools.lru_cache(maxsize=4096)
-def _dimension(value: Expression) -> str | None:
+def _dimension(value: Expression) -> tuple[str | None, bool]:
+    """Return a size as a type stores it, and whether that is a name: another size may have it for its text."""
     atom = _only_atom(value)
     if atom is not None and atom.kind in ("symbol", "named"):
-        return atom.name
+        return atom.name, True
     text = str(value)
-    return None if _is_too_long(value, text) else text
+    return (None if _is_too_long(value, text) else text), False
 
 
 def dimension(value: Size) -> int | str | None:
@@ -483,11 +494,17 @@ def dimension(value: Size) -> int | str | None:
     """
     if isinstance(value, int):
         return value
-    text = _dimension(value)
-    if text is not None or not _ASSUMED.get().names_sizes:
+    text, is_name = _dimension(value)
+    assumed = _ASSUMED.get()
+    if text is not None:
+        if not is_name:  # so that it need not be read
+            _keep(assumed.found.sizes, text, value)
         return text
+    if not assumed.names_sizes:
+        assumed.own.is_cut = True
+        return None
     part = _part(value)
-    return part if isinstance(part, int) else _dimension(part)
+    return part if isinstance(part, int) else _dimension(part)[0]
 
 
 def readable(value: Size) -> Size:
@@ -513,8 +530,11 @@ def naming() -> Iterator[dict[str, Expression]]:
     (0, 500)
     """
     outer = _ASSUMED.get()
-    names = outer.names if outer.names_sizes else {}
-    token = _ASSUMED.set(_Assumptions(outer.ranges, names, True))
+    if outer.names_sizes:
+        yield outer.names
+        return
+    names: dict[str, Expression] = {}
+    token = _ASSUMED.set(_Assumptions(outer.ranges, names, True, outer=None if outer.names else outer.own))
     try:
         yield names
     finally:
@@ -721,7 +741,14 @@ def _made(terms: Mapping[_Monomial, int]) -> Size:
 
 
 def _of_atom(atom: _Atom) -> Expression:
-    return Expression([(((atom, 1),), 1)])
+    """Return an atom as an expression; equal ones are mostly one object, which takes less time to compare."""
+    known = _ASSUMED.get().found.atoms
+    value = known.get(atom)
+    if value is None:
+        if len(known) >= _MOST_FOUND:
+            known.clear()
+        value = known[atom] = Expression([(((atom, 1),), 1)])
+    return value
 
 
 def _term_order(term: tuple[_Monomial, int]) -> tuple[Any, ...]:
@@ -850,25 +877,49 @@ def _is_beyond(kind: str, value: Size, other: Size) -> bool:
 # ---- bounds and assumptions ----
 
 
+@dataclass
+class _Found:
+    """Results that depend on assumptions.
+
+    Attributes:
+        bounds: Bounds of expressions; an expression asks for those of its operands many times.
+        sizes: Results of :func:`size`.
+        parsed: Results of :func:`parse`.
+        ruled: What :func:`ruled_before` returns.
+        atoms: Expressions that are one atom.
+        is_cut: Whether a size was too long for a type.
+    """
+
+    bounds: dict[Expression, tuple[int | None, int | None]] = field(default_factory=dict)
+    sizes: dict[str, Size] = field(default_factory=dict)
+    parsed: dict[str, Size] = field(default_factory=dict)
+    ruled: dict[Any, Any] = field(default_factory=dict)
+    atoms: dict[_Atom, Expression] = field(default_factory=dict)
+    is_cut: bool = False
+
+
 @dataclass(frozen=True)
 class _Assumptions:
-    """Hold the ranges of symbols, with caches of results that depend on them.
+    """Hold the ranges of symbols, with results that depend on them.
 
     Attributes:
         ranges: Ranges by the names of symbols.
         names: Named sizes, see :func:`naming`.
         names_sizes: Whether sizes that are too long get names.
-        found: Bounds of expressions; an expression asks for those of its operands many times.
-        sizes: Results of :func:`size`.
-        parsed: Results of :func:`parse`.
+        own: Results under these assumptions.
+        outer: Those under the same without named sizes, which are as good as long as there is no name.
     """
 
     ranges: Mapping[str, Range]
     names: dict[str, Expression] = field(default_factory=dict)
     names_sizes: bool = False
-    found: dict[Expression, tuple[int | None, int | None]] = field(default_factory=dict)
-    sizes: dict[str, Size] = field(default_factory=dict)
-    parsed: dict[str, Size] = field(default_factory=dict)
+    own: _Found = field(default_factory=_Found)
+    outer: _Found | None = None
+
+    @property
+    def found(self) -> _Found:
+        """The results so far."""
+        return self.own if self.outer is None or self.names or self.outer.is_cut else self.outer
 
 
 _NOTHING = _Assumptions(MappingProxyType({}))
@@ -881,11 +932,33 @@ _MOST_TEXTS = 1 << 12
 def assuming(ranges: Mapping[str, Range]) -> Iterator[None]:
     """Assume, inside the block, that symbols are within these ranges; other symbols are at least 0."""
     outer = _ASSUMED.get()
+    if ranges.items() <= outer.ranges.items():
+        yield
+        return
     token = _ASSUMED.set(_Assumptions({**outer.ranges, **ranges}, outer.names, outer.names_sizes))
     try:
         yield
     finally:
         _ASSUMED.reset(token)
+
+
+@contextmanager
+def remembering() -> Iterator[None]:
+    """Forget at the end of the block what has been found in it."""
+    outer = _ASSUMED.get()
+    token = _ASSUMED.set(_Assumptions(outer.ranges, outer.names, outer.names_sizes))
+    try:
+        yield
+    finally:
+        _ASSUMED.reset(token)
+
+
+def ruled_before() -> dict[Any, Any]:
+    """Return the cache of what rules say of nodes, which belongs to the assumptions that hold."""
+    known = _ASSUMED.get().found.ruled
+    if len(known) >= _MOST_FOUND:
+        known.clear()
+    return known
 
 
 def bounds(value: Size) -> tuple[int | None, int | None]:
@@ -898,7 +971,8 @@ def bounds(value: Size) -> tuple[int | None, int | None]:
     if isinstance(value, int):
         return value, value
     assumed = _ASSUMED.get()
-    known = assumed.found.get(value)
+    found = assumed.found.bounds
+    known = found.get(value)
     if known is not None:
         return known
     for atom in value.named:
@@ -913,9 +987,9 @@ def bounds(value: Size) -> tuple[int | None, int | None]:
         low = None if low is None or first is None else low + first
         high = None if high is None or last is None else high + last
     low, high = _narrowed(value, low, high)
-    if len(assumed.found) >= _MOST_FOUND:
-        assumed.found.clear()
-    assumed.found[value] = low, high
+    if len(found) >= _MOST_FOUND:
+        found.clear()
+    found[value] = low, high
     return low, high
 
 

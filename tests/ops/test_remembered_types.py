@@ -34,6 +34,14 @@ def test_a_node_with_another_large_constant_is_checked_by_itself():
     resize([1.0] * (RANK - 1) + [2.0])
 
 
+def test_a_scale_that_is_not_finite_is_found_behind_one_that_is():
+    graph = open_graph()
+    x = graph.add_input("x", TensorType("int8", (2,)))
+    graph.add("DequantizeLinear", [x, graph.add_const(np.float32(0.5))])
+    with pytest.raises(TypeInferenceError, match="a quantisation scale is not finite"):
+        graph.add("DequantizeLinear", [x, graph.add_const(np.float32(np.inf))])
+
+
 @pytest.mark.parametrize(("stated", "wrong"), [([3, 3], [5, 5]), ([0, 0, 0, 0], [0, 0, 0, -1])])
 def test_a_node_with_other_attributes_is_checked_by_itself(stated: list[int], wrong: list[int]):
     name = "kernel_shape" if len(stated) == 2 else "pads"

@@ -53,7 +53,7 @@ from tinycomp.runtime.native.processor import default_threads
 from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.regions import arenas
 from tinycomp.runtime.spec import TensorSpec
-from tinycomp.symbolic import assuming, sampling
+from tinycomp.symbolic import assuming, remembering, sampling
 from tinycomp.target import Decline, Policy, Target
 from tinycomp.target.options import saved_values
 from tinycomp.target.placement import Which
@@ -108,7 +108,7 @@ def compile_uncached(
             targets, pool, passes, None if dump is None else Path(dump), verify, memory_limit, threads, common,
             specialize, optimize, precision or "f32", devices=DeviceOptions.read(devices, faults, targets),
         )  # fmt: skip
-    with limited(memory_limit, timeout), compiling():
+    with limited(memory_limit, timeout), compiling(), remembering():
         source = model if isinstance(model, (Graph, ModelSource)) else ModelSource.of(model, mapped=True)
         graph = graph_of(source, shapes)
         if precision is None and passes is None:
@@ -116,6 +116,7 @@ def compile_uncached(
         # Weights stay in the model's file as long as possible, so the file must not change until compiling ends.
         files = mappings_of(v.const for v in constants_of(graph) if v.const is not None)
         original = None if passes is not None else Original.of(model, source, graph, shapes)
+        del source  # what nobody keeps of the model takes no memory while it is compiled
         module = compiler.compile(graph, original, strict)
         for mapping in files:
             mapping.check()

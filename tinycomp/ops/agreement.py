@@ -13,7 +13,7 @@ from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.types import TensorType, Type
 from tinycomp.ops import OPS
 from tinycomp.ops.body_types import retype
-from tinycomp.ops.rule import Facts
+from tinycomp.ops.rule import Ruled, ruled
 from tinycomp.symbolic import Expression, Size, bounds, dimension, evaluate, size, solved, substitute, symbol
 
 Condition = tuple[Size, str]
@@ -22,12 +22,12 @@ Condition = tuple[Size, str]
 
 def conditions(node: Node) -> list[Condition]:
     """Return what the sizes of a node's operands must fulfil, as far as it depends on a run."""
-    return [(demand.value, demand.text) for demand in _facts(node).demands]
+    return [(demand.value, demand.text) for demand in _ruled(node).demands]
 
 
 def elements_read(node: Node) -> list[int]:
     """Return the operands of a node whose elements its rule has asked for."""
-    return sorted(_facts(node).elements_read)
+    return sorted(_ruled(node).elements_read)
 
 
 def implied_sizes(graph: Graph) -> dict[str, Size]:
@@ -73,7 +73,7 @@ def _solved(nodes: Mapping[Node, Node]) -> tuple[dict[str, Size], dict[str, str]
     known: dict[str, Size] = {}
     reasons: dict[str, str] = {}
     for node, named in nodes.items():
-        for demand in _facts(node).demands:
+        for demand in _ruled(node).demands:
             if demand.equal is None:
                 continue
             equal = solved(*[substitute(side, known) for side in demand.equal])
@@ -173,9 +173,7 @@ def _evaluated(value: Size, sizes: Mapping[str, int], default: int) -> int:
         return default
 
 
-def _facts(node: Node) -> Facts:
-    """Return what a node's rule has asked for and stated."""
-    operator, facts = OPS.of(node.op, node.domain), Facts(node)
-    if operator is not None and operator.infer is not None:
-        operator.infer(facts)
-    return facts
+def _ruled(node: Node) -> Ruled:
+    """Return what a node's rule says and demands."""
+    operator = OPS.of(node.op, node.domain)
+    return Ruled(()) if operator is None or operator.infer is None else ruled(node, operator.infer)

@@ -37,7 +37,7 @@ def require_scales(facts: Facts, *operands: int, signed: bool = False) -> None:
     Scales that a run computes are used as they are.
     """
     for index in () if facts.in_run else operands:
-        scale = facts.node.const(index)
+        scale = facts.scale(index)
         if scale is None:
             continue
         scales = scale.astype(np.float64)

@@ -52,6 +52,7 @@ from tinycomp.symbolic import (
     maximum,
     minimum,
     product,
+    ruled_before,
     size,
 )
 
@@ -90,9 +91,10 @@ class Facts:
         in_run: Whether the operands are those of a run.
         demands: The conditions that depend on sizes of a run.
         elements_read: The numbers of the operands whose elements the rule has looked at.
+        scales_read: The numbers of the constant operands that it has only checked.
     """
 
-    __slots__ = ("_operands", "demands", "elements_read", "in_run", "node")
+    __slots__ = ("_operands", "demands", "elements_read", "in_run", "node", "scales_read")
 
     def __init__(self, node: Node, operands: Sequence[Value | None] | None = None, *, in_run: bool = False) -> None:
         self.node = node
@@ -100,6 +102,7 @@ class Facts:
         self.in_run = in_run
         self.demands: list[Demand] = []
         self.elements_read: set[int] = set()
+        self.scales_read: set[int] = set()
 
     # What is known -------------------------------------------------------------------------------------------------
 
@@ -170,6 +173,11 @@ class Facts:
             return None
         self.elements_read.add(index)
         return value.const
+
+    def scale(self, index: int) -> Array | None:
+        """Return the value of a constant operand that decides neither types nor sizes."""
+        self.scales_read.add(index)
+        return self.node.const(index)
 
     def elements(self, index: int) -> Sizes | None:
         """Return the elements of a small tensor of integers, each None where it is not known; None for others."""
@@ -445,6 +453,7 @@ class Facts:
         rule(other)
         self.demands += other.demands
         self.elements_read |= {index + first for index in other.elements_read}
+        self.scales_read |= {index + first for index in other.scales_read}
 
     # Words ---------------------------------------------------------------------------------------------------------
 
@@ -571,3 +580,85 @@ def run_check(node: Node, rule: Rule) -> Callable[[Sequence[Any]], None]:
 
 
 _MOST_REMEMBERED = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Ruled:
+    """What a rule says of a node.
+
+    Attributes:
+        types: The types of the results.
+        demands: The conditions that depend on sizes of a run.
+        elements_read: The numbers of the operands whose elements the rule has looked at.
+    """
+
+    types: tuple[Type, ...]
+    demands: tuple[Demand, ...] = ()
+    elements_read: frozenset[int] = frozenset()
+
+
+_Said = dict[tuple[int, ...], dict[tuple[bytes, ...], Ruled]]
+"""By the constant operands that a rule has looked at, and by their elements, what it said."""
+_MOST_BYTES = 1024
+"""Most bytes of a constant that is compared with others."""
+
+
+def ruled(node: Node, rule: Rule) -> Ruled:
+    """Return what a rule says of a node; of nodes that look the same to it, as in repeated blocks, it judges one.
+
+    Raises:
+        TypeInferenceError: If the operands do not fit the operator.
+    """
+    key = _seen(node)
+    if key is None:
+        return _judged(Facts(node), rule)
+    known: _Said = ruled_before().get(key, {})
+    for places, said in known.items():
+        elements = _elements(node, places)
+        if elements is not None and elements in said:
+            return said[elements]
+    facts = Facts(node)
+    found = _judged(facts, rule)
+    looked = sorted(facts.elements_read | facts.scales_read)
+    places = tuple([i for i in looked if (value := node.optional_operand(i)) is not None and value.const is not None])
+    elements = _elements(node, places)
+    if elements is not None:
+        ruled_before().setdefault(key, {}).setdefault(places, {})[elements] = found
+    return found
+
+
+def _judged(facts: Facts, rule: Rule) -> Ruled:
+    types = tuple(rule(facts))[: len(facts.node.outputs)]
+    return Ruled(types, tuple(facts.demands), frozenset(facts.elements_read))
+
+
+def _seen(node: Node) -> tuple[object, ...] | None:
+    """Return all that a rule sees of a node, but for the elements of constants; None where that may be more."""
+    if node.domain or node.bodies:
+        return None
+    operands: list[object] = []
+    for value in node.inputs:
+        if value is None:
+            operands.append(None)
+            continue
+        type_ = value.type
+        if not isinstance(type_, TensorType) or type_.layout:
+            return None
+        operands += (type_.dtype, type_.shape, value.const is None and value.contents)
+    try:
+        attrs = tuple([(name, tuple(v) if isinstance(v, list) else v) for name, v in node.attrs.items()])
+        hash(attrs)
+    except TypeError:
+        return None
+    return (node.op, node.version, node.captures, len(node.outputs), attrs, *operands)
+
+
+def _elements(node: Node, places: Sequence[int]) -> tuple[bytes, ...] | None:
+    """Return the elements of constant operands for a comparison; None where they are too many, or texts."""
+    elements = []
+    for place in places:
+        const = node.operand(place).const
+        if const is None or const.nbytes > _MOST_BYTES or const.dtype.hasobject:
+            return None
+        elements.append(const.tobytes())
+    return tuple(elements)

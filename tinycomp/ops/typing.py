@@ -7,7 +7,7 @@ from tinycomp.ir.infer import infer_types
 from tinycomp.ir.types import TensorType, Type, map_tensors, without_shape
 from tinycomp.ops import OPS, OpRecord, contents
 from tinycomp.ops.body_types import types_by_bodies
-from tinycomp.ops.rule import Facts
+from tinycomp.ops.rule import ruled
 from tinycomp.symbolic import UndecidedError
 
 
@@ -25,7 +25,7 @@ def infer_node_types(node: Node) -> list[Type]:
     if operator is None or rule is None:
         return infer_types(node)
     try:
-        types = list(rule(Facts(node)))[: len(node.outputs)]
+        types = list(ruled(node, rule).types)
     except UndecidedError:  # what a rule cannot say of expressions, a run shows
         return [map_tensors(type_, without_shape) for type_ in infer_types(node)]
     if operator.contents is None:
