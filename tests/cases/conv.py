@@ -127,6 +127,8 @@ def edges() -> Iterator[Case]:
         columns = Case("Col2Im", [floats(*shape), Const(np.array([3, 4])), Const(np.array([2, 3]))], {}, 18)
         if len(shape) == 3:
             yield columns
+    window = {"strides": [1, 2], "pads": [0, 0, 0, 1]}
+    yield Case("Col2Im", [floats(2, 6, 9), Const(np.array([4, 4])), Const(np.array([2, 1]))], window, 18)
     offsets = [floats(1, 18, 5, 6, low=-0.5, high=0.5), floats(6, seed=2), floats(1, 9, 5, 6, low=0.0, high=1.0)]
     yield Case("DeformConv", [x, Const(w), *offsets], {"kernel_shape": [3, 3]}, 19, of_largest=1e-4, onnxruntime=False)
     yield Case("DeformConv", [x, w, offsets[0]], {}, 19, of_largest=1e-4, onnxruntime=False)

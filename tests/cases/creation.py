@@ -21,7 +21,7 @@ def rows() -> Iterator[Case]:
             yield Case("Range", [Const(v) for v in given])
     yield Case("Range", [np.array(v, np.float32) for v in (0, 1, 0.1)])
     yield Case("Range", [np.array(v) for v in (2**63 - 3, 2**63 - 1, 1)], **ALONE)
-    yield Case("Range", [np.array(v) for v in (0, 5, 0)], refused="Range")
+    yield Case("Range", [np.array(v) for v in (0, 5, 0)], refused="the step is 0; expected a step other than 0")
     yield Case("Range", [np.array(v) for v in (-(2**63), 2**63 - 1, 1)], refused="Range")
     for shape in ([2, 3], [0, 2], [], [1]):
         for wanted in (np.array(shape, np.int64), ints(*shape)):
@@ -32,7 +32,7 @@ def rows() -> Iterator[Case]:
     values = {"value_float": 2.5, "value_int": -3, "value_floats": [1.0, 2.5], "value_ints": [1, 2]}
     for attrs in (*({k: v} for k, v in values.items()), {"value": floats(2, 3)}, {"value": np.array(True)}):
         yield Case("Constant", [], attrs)
-    for k in (0, 1, -2):
+    for k in (0, 1, -2, 9, -9):
         yield Case("EyeLike", [floats(3, 4)], {"k": k}, 22)
     yield Case("EyeLike", [floats(3)], refused="EyeLike")
     yield Case("CenterCropPad", [floats(4, 5), ints(2, 7)], onnxruntime=False)

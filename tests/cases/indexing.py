@@ -61,6 +61,7 @@ def _gathers(rng: np.random.Generator) -> Iterator[Case]:
             lengths = rng.integers(0, x.shape[time] + 1, x.shape[1 - time])
             yield Case("ReverseSequence", [x, lengths], {"time_axis": time, "batch_axis": 1 - time}, onnxruntime=False)
     yield Case("GatherElements", [floats(3, 4), np.empty((0, 4), np.int64)])
+    yield Case("GatherElements", [floats(100, 3), integers(150, 2, low=-100, high=100)], {"axis": 0})
     yield Case("GatherND", [floats(3, 4), np.empty((0, 2), np.int64)])
 
 
@@ -190,6 +191,13 @@ def _suppressions() -> Iterator[Case]:
     boxes = np.sort(floats(2, 50, 2, 2, low=0, high=9), axis=2).reshape(2, 50, 4)
     scores = integers(2, 3, 50, low=0, high=20, dtype="float32") / np.float32(16)  # many are equal
     limit, overlap, least = ints(5), Const([0.3]), Const([0.25])
+    many = np.sort(floats(1, 500, 2, 2, low=0, high=30), axis=2).reshape(1, 500, 4)
+    tied = np.round(floats(1, 2, 500, seed=2, low=0, high=1), 2)
+    for most in (1, 65, 500):
+        yield Case("NonMaxSuppression", [many, tied, ints(most), Const([0.4]), Const([0.1])])
+    for threshold in (0.0, 0.7, 1.0):
+        yield Case("NonMaxSuppression", [boxes, scores, limit, np.array([threshold], "f4")])
+    yield Case("NonMaxSuppression", [boxes, scores, limit, overlap, Const([9.0])], onnxruntime=False)
     for center in (0, 1):
         attrs = {"center_point_box": center}
         yield Case("NonMaxSuppression", [boxes, scores, limit, overlap, least], attrs)
@@ -224,6 +232,10 @@ def edges() -> Iterator[Case]:
     yield Case("Unique", [integers(9, low=0, high=4)], outputs=4)
     yield Case("Unique", [integers(4, 2, low=0, high=2)], {"axis": 0}, outputs=4)
     yield Case("Unique", [integers(9, low=0, high=4)], {"sorted": 0}, outputs=4)
+    for axis in (0, 1, -1):
+        for ordered in (0, 1):
+            few = np.array([[2, 1, 1], [3, 1, 1], [2, 1, 1]], np.float32)
+            yield Case("Unique", [few], {"sorted": ordered, "axis": axis}, outputs=4)
     yield Case("Gather", [x, np.array([3])], refused=OUTSIDE)
     yield Case("Gather", [x, ints(3)], refused=OUTSIDE)
     yield Case("Gather", [x, ints(0)], {"axis": 2}, refused="Gather")

@@ -30,6 +30,7 @@ def rows() -> Iterator[Case]:
         where = {"domain": ML, "host": "" if zeros else "no rule for"}  # without zeros, what is unknown is an error
         yield Case("OneHotEncoder", [WORDS], {"cats_strings": ["a", "b", "c", "?"], "zeros": zeros}, 1, **where)
         yield Case("OneHotEncoder", [np.array([1, 3])], {"cats_int64s": [1, 2, 3], "zeros": zeros}, 1, **where)
+    yield Case("OneHotEncoder", [WORDS], {"cats_strings": ["a", "b"]}, 1, domain=ML)
     yield Case("OneHotEncoder", [np.array([1, 4])], {"cats_int64s": [1, 2, 3], "zeros": 0}, 1, domain=ML,
                refused="OneHotEncoder")  # fmt: skip
     for x in ({0: 1.5, 2: -2.5}, {3: 1.0}):
@@ -53,6 +54,7 @@ def rows() -> Iterator[Case]:
     )
     yield Case("ZipMap", [floats(3, 2)], {"classlabels_int64s": [5, 6]}, 1, **HOST)
     yield Case("ZipMap", [floats(3, 2)], {"classlabels_strings": ["a", "b"]}, 1, **HOST)
+    yield Case("ZipMap", [floats(2)], {"classlabels_strings": ["a", "b"]}, 1, **HOST)
     yield Case("ZipMap", [floats(3, 3)], {"classlabels_strings": ["a", "b"]}, 1, domain=ML, refused="ZipMap")
     yield Case("ArrayFeatureExtractor", [floats(3, 4), np.array([[2, 0]])], {}, 1, domain=ML)
     for widths in ((4, 2), (2, 3)):

@@ -33,6 +33,7 @@ POOLS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((1, 3, 8, 9), {"kernel_shape": [3, 2], "auto_pad": "VALID"}),
     ((1, 3, 8, 8), {"kernel_shape": [3, 3], "strides": [3, 2], "ceil_mode": 1, "pads": [1, 1, 1, 1]}),
     ((1, 1, 2, 2), {"kernel_shape": [1, 1], "strides": [3, 3], "ceil_mode": 1}),
+    ((1, 7, 18, 1), {"kernel_shape": [1, 1], "strides": [3, 2], "ceil_mode": 1}),
     ((2, 3, 10), {"kernel_shape": [3], "strides": [4], "ceil_mode": 1, "pads": [2, 0]}),
     ((1, 3, 9, 9), {"kernel_shape": [3, 2], "dilations": [2, 3], "pads": [1, 0, 1, 1]}),
 ]

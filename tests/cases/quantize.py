@@ -126,6 +126,9 @@ def edges() -> Iterator[Case]:
         operands = [a, *map(own, (*left, b, *right, *result))]
         yield Case("QLinearMatMul", operands, onnxruntime=False)
         yield Case("MatMulInteger", [stored("uint8", 3, 20), own(stored("int8", 20, 9))], onnxruntime=False)
+        for some in ((2, 3, 20), (0, 20)):
+            right_ones = stored("int8", *([2] if some[0] else []), 20, 9)
+            yield Case("MatMulInteger", [stored("uint8", *some), own(right_ones)], onnxruntime=False)
     yield Case("MatMulInteger", [stored("uint8", 3, 20), Const(stored("int8", 19, 9))], refused="MatMulInteger")
 
 

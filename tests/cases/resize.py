@@ -25,7 +25,9 @@ def resizes() -> Iterator[Case]:
             stored = integers(2, 3, 5, 7, dtype=dtype)
             yield Case("Resize", [stored, None, Const([1.0, 1.0, 1.7, 0.6])], {"nearest_mode": rounding})
     yield Case("Resize", [x, None, None, ints(10, 9)], {"axes": [3, 2], "mode": "linear"}, atol=1e-5)
-    yield Case("Resize", [x, Const([1.0, 1.0, 2.0, 3.0])], {"mode": "nearest"}, opset=10)
+    for scales in ([1.0, 1.0, 2.0, 3.0], [1.0, 1.0, 1.5, 2.2], [1.0, 1.0, 0.5, 0.7]):
+        for mode in ("nearest", "linear"):
+            yield Case("Resize", [x, Const(scales)], {"mode": mode}, opset=10, atol=1e-5)
     volume = floats(1, 3, 4, 5, 6)
     for mode in ("nearest", "linear"):
         yield Case("Resize", [volume, None, None, ints(1, 3, 6, 7, 3)], {"mode": mode}, atol=1e-5)

@@ -9,16 +9,7 @@ from tinycomp.errors import ExecutionError
 from tinycomp.ir.proto import NUMBER_BY_DTYPE
 from tinycomp.ops.cast import cast_array, dtype_of_enum
 
-PLAIN = ["bool", "float16", "float32", "float64", *INTS]
 ALL = [d for d in allowed("Cast", 28, "T1") if d != "string"]
-
-
-@pytest.mark.parametrize("source", PLAIN)
-@pytest.mark.parametrize("target", PLAIN)
-def test_plain_types(source, target):
-    x = sample(source, (3, 4), 1, 0, 100)
-    check("Cast", [x], {"to": NUMBER_BY_DTYPE[target]}, 13)
-    check("CastLike", [x, np.zeros(1, dtype_of(target))], {}, 15)
 
 
 @pytest.mark.parametrize("source", ALL)

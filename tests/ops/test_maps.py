@@ -30,18 +30,6 @@ def theirs(made: onnx.ModelProto, x: object) -> object:
     return session.run(None, {"x": x})[0]
 
 
-@pytest.mark.parametrize(
-    "x", [np.array([["b", "c"], ["?", "a"]], object), np.array([7, 8, 9, 10])], ids=["names", "numbers"]
-)
-def test_category_mapper(x: np.ndarray) -> None:
-    made = model(
-        "CategoryMapper", helper.make_tensor_type_proto(8 if x.dtype == object else 7, x.shape),
-        cats_int64s=[7, 8, 9], cats_strings=["a", "b", "c"], default_int64=-5, default_string="none",
-    )  # fmt: skip
-    got = tinycomp.compile(made)(x)
-    np.testing.assert_array_equal(got, theirs(made, x))
-
-
 COLUMNS: dict[str, list[object]] = {
     "floats": [1.5, float("nan"), 0.0, -7.0, 1.5],
     "int64s": [5, -3, 2**60, 0, 5],
@@ -113,15 +101,6 @@ def test_label_encoder_of_near_integers(keys: list[int]) -> None:
     np.testing.assert_array_equal(tinycomp.compile(made)(x), theirs(made, x))
 
 
-@pytest.mark.parametrize("shape", [(4,), (2, 2), (0, 3)])
-def test_one_hot_encoder_of_texts(shape: tuple[int, ...]) -> None:
-    made = model("OneHotEncoder", TEXTS, FLOATS, cats_strings=["a", "b", "c"])
-    x = np.resize(np.array(["b", "z", "a", "c"], object), shape)
-    module = tinycomp.compile(made)
-    np.testing.assert_array_equal(module(x), np.asarray(theirs(made, x)))
-    assert [node.tier for node in module.report().hosts] == ["numpy"]
-
-
 def test_an_element_of_no_category() -> None:
     module = tinycomp.compile(model("OneHotEncoder", TEXTS, FLOATS, cats_strings=["a", "b"], zeros=0))
     with pytest.raises(ExecutionError, match=r"is of no category; expected one of \['a', 'b'\]; found 'z'"):
@@ -170,16 +149,6 @@ def test_cast_map(to: str, form: str) -> None:
 def test_cast_map_of_texts() -> None:
     (got,) = run_ours("CastMap", [{1: "2.5", 0: "-1"}], {}, 3, domain=ML)
     np.testing.assert_array_equal(got, np.array([[-1, 2.5]], np.float32))
-
-
-@pytest.mark.parametrize("labels", [{"classlabels_int64s": [3, 1]}, {"classlabels_strings": ["a", "b"]}])
-@pytest.mark.parametrize("shape", [(3, 2), (2,)])
-def test_zip_map(labels: dict, shape: tuple) -> None:
-    key = 7 if "classlabels_int64s" in labels else 8
-    made_type = helper.make_sequence_type_proto(helper.make_map_type_proto(key, FLOATS))
-    made = model("ZipMap", helper.make_tensor_type_proto(1, shape), made_type, **labels)
-    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
-    assert tinycomp.compile(made)(x) == theirs(made, x)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -92,30 +92,9 @@ def test_axis_errors():
 
 
 @pytest.mark.parametrize("op", ["ArgMax", "ArgMin"])
-def test_arg(op):
-    x = np.array([[1, 3, 3, 0, 0], [2, 2, 2, 2, 2]], np.float32)
-    for version in versions(op, 7):
-        for axis in (0, 1, -1):
-            for keepdims in (0, 1):
-                check(op, [x], {"axis": axis, "keepdims": keepdims}, version)
-                if version >= 12:
-                    check(op, [x], {"axis": axis, "keepdims": keepdims, "select_last_index": 1}, version)
-        for dtype in allowed(op, version):
-            check(op, [sample(dtype, (3, 4))], {}, version)
+def test_arg_of_nothing(op):
     with pytest.raises(ExecutionError, match="the reduced axis is empty"):
         run_ours(op, [np.zeros((0, 2), np.float32)])
-
-
-@pytest.mark.parametrize("axis", [0, 1, -1])
-@pytest.mark.parametrize("largest", [0, 1])
-def test_top_k(axis, largest):
-    for dtype in allowed("TopK", 24):
-        x = sample(dtype, (6, 7), 3, -9, 9)
-        for k in (0, 1, 4, 6):
-            count = np.array([k], np.int64)
-            attrs = {"axis": axis, "largest": largest}
-            check("TopK", [x, count], attrs, 24 if dtype == "bfloat16" else 11, outputs=2, against=("onnxruntime",)
-                  if dtype in ("float32", "int64", "int32") else ("reference",))  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "float16"])
@@ -144,25 +123,8 @@ def test_top_k_extremes():
     assert run_ours("TopK", [x, np.array([3])], outputs=2)[1].tolist() == [1, 2, 0]
 
 
-def test_top_k_in_older_versions():
-    x = sample("float32", (3, 5))
-    check("TopK", [x, np.array([2])], {"axis": 0}, 10, outputs=2)
-    check("TopK", [x], {"axis": 1, "k": 3}, 1, outputs=2)
-
-
 def test_top_k_rejects_k_beyond_the_axis():
     x = np.zeros((2, 3), np.float32)
     for k, text in ((-1, "k is negative; .*found -1"), (4, "k is larger than the axis: 4 of 3")):
         with pytest.raises(ExecutionError, match=text):
             run_ours("TopK", [x, np.array([k])], outputs=2)
-
-
-@pytest.mark.parametrize("exclusive", [0, 1])
-@pytest.mark.parametrize("reverse", [0, 1])
-def test_running_sums_and_products(exclusive, reverse):
-    for op, version in (("CumSum", 11), ("CumSum", 14), ("CumProd", 26)):
-        for dtype in allowed(op, version):
-            for axis in (0, -1):
-                x = sample(dtype, (3, 4), 1, 1, 3)
-                check(op, [x, np.array(axis, np.int32)], {"exclusive": exclusive, "reverse": reverse}, version)
-        check(op, [np.zeros((2, 0), np.float32), np.array(1)], {"exclusive": exclusive, "reverse": reverse}, version)

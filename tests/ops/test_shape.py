@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tests.ops.harness import run_ours, sample
-from tinycomp.ops import OPS
 
 
 @pytest.mark.parametrize("version", [7, 10, 12, 13, 22])
@@ -24,9 +23,3 @@ def test_dropout_in_training():
     assert abs(mask.mean() - 0.75) < 0.03
     np.testing.assert_allclose(y, np.where(mask, 4 / 3, 0), rtol=1e-6)
     assert not run_ours("Dropout", [x, np.array(1.0, "f"), np.array(True)], {})[0].any()
-
-
-def test_traits():
-    assert "structural" in OPS.find("Identity").traits
-    assert "structural" in OPS.find("Dropout").traits
-    assert "movement" in OPS.find("Reshape").traits
