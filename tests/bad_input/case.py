@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 import tinycomp
-from tinycomp.errors import TinycompError, TinycompWarning
+from tinycomp.errors import ExecutionError, ModelError, TinycompError, TinycompWarning
 
 SECONDS = 20
 """More than this is a hang; the slowest cases need about one second."""
 TARGETS = ("c", "host")
+Feeds = Mapping[str, Any] | list[Any]
 
 
 @dataclass(frozen=True)
@@ -54,28 +55,34 @@ class Case:
         return int(self.id.split("-")[0])
 
 
-def rejected(id_: str, model: Any, error: type[Exception], *texts: str, **options: Any) -> Case:
+def rejected(id_: str, model: Any, *texts: str, error: type[Exception] = ModelError, **options: Any) -> Case:
     """A model that ``compile`` must refuse; ``model`` is the model or makes it from a folder."""
     assert texts, id_
     return Case(id_, _maker(model), error, texts, options=options)
 
 
-def failing(id_: str, model: Any, feeds: Mapping[str, Any], error: type[Exception], *texts: str, **fields: Any) -> Case:
-    """A model that compiles, and must fail on these feeds with this error."""
+def failing(
+    id_: str, model: Any, feeds: Feeds, *texts: str, error: type[Exception] = ExecutionError, **fields: Any
+) -> Case:
+    """A model that compiles, and must fail on these feeds, by name or in order, with this error."""
     assert texts, id_
-    return Case(id_, _maker(model), error, texts, feeds=feeds, **fields)
+    return Case(id_, _maker(model), error, texts, feeds=_named(model, feeds), **fields)
 
 
-def right(id_: str, model: Any, feeds: Mapping[str, Any], *wanted: Any, warns: str = "", **options: Any) -> Case:
+def right(id_: str, model: Any, feeds: Feeds, *wanted: Any, warns: str = "", **options: Any) -> Case:
     """A model that looks wrong, or feeds that do, but must compile, run, and give these results."""
     assert wanted, id_
-    return Case(id_, _maker(model), feeds=feeds, wanted=wanted, warns=warns, options=options)
+    return Case(id_, _maker(model), feeds=_named(model, feeds), wanted=wanted, warns=warns, options=options)
 
 
 def doing(id_: str, does: Callable[[Path], None], error: type[Exception] | None = None, *texts: str) -> Case:
     """A case that says itself what to do."""
     assert (error is None) == (not texts), id_
     return Case(id_, error=error, texts=texts, does=does)
+
+
+def _named(model: Any, feeds: Feeds) -> Mapping[str, Any]:
+    return dict(zip([i.name for i in model.graph.input], feeds, strict=True)) if isinstance(feeds, list) else feeds
 
 
 def _maker(model: Any) -> Callable[[Path], Any]:

@@ -254,16 +254,10 @@ CASES: list[Case] = [
     doing("10-target", compiling(target="npu_sin"), TargetError, '"npu_sin"', 'Did you mean "npu_sim"?'),
     doing("10-target-object", compiling(target=7), TinycompError, "7"),
     doing("10-target-twice", compiling(target=["c", "c"]), TargetError, "two targets share a name"),
-    doing(
-        "10-pass", compiling(passes="simplfy"), PatternError, 'there is no pass "simplfy"', 'Did you mean "simplify"?'
-    ),
-    doing(
-        "10-pass-option",
-        compiling(passes="fold-constants{max-byte=3}"),
-        PatternError,
-        'no option "max-byte"',
-        'Did you mean "max-bytes"?',
-    ),
+    doing("10-pass", compiling(passes="simplfy"), PatternError, 'there is no pass "simplfy"',
+        'Did you mean "simplify"?'),
+    doing("10-pass-option", compiling(passes="fold-constants{max-byte=3}"), PatternError, 'no option "max-byte"',
+        'Did you mean "max-bytes"?'),
     doing("10-threads-zero", compiling(threads=0), TinycompError, "threads"),
     doing("10-threads-negative", compiling(threads=-1), TinycompError, "threads"),
     doing("10-shapes-name", compiling(shapes={"X": (2, 3)}), TinycompError, '"X"', 'Did you mean "x"?'),
@@ -295,12 +289,8 @@ with tempfile.TemporaryDirectory() as folder:
     # 67 saved modules
     doing("67-unharmed", loading(lambda d: d)),
     doing("67-empty", loading(lambda d: b""), ArtifactError, "not a saved module, or it is damaged"),
-    doing(
-        "67-no-file",
-        lambda folder: tinycomp.load(folder / "none.tcm"),
-        ArtifactError,
-        "none.tcm: there is no such file",
-    ),
+    doing("67-no-file", lambda folder: tinycomp.load(folder / "none.tcm"), ArtifactError,
+        "none.tcm: there is no such file"),
     doing("67-folder", lambda folder: tinycomp.load(folder), ArtifactError, "not a regular file, but a folder"),
     *(
         doing(f"67-truncated-{part}", loading(lambda d, part=part: d[: len(d) * part // 100]), ArtifactError, "damaged")
@@ -309,19 +299,10 @@ with tempfile.TemporaryDirectory() as folder:
     doing("67-onnx", lambda folder: tinycomp.load(relu().SerializeToString()), ArtifactError, "not a saved module"),
     doing("67-bytes-flipped", every_64th_byte_flipped),
     doing("67-checksum", loading(lambda d: d.replace(b"graph @", b"graph !", 1)), ArtifactError, "damaged"),
-    doing(
-        "67-member-missing",
-        loading(rewritten(lambda m: {k: v for k, v in m.items() if k != "arrays.safetensors"})),
-        ArtifactError,
-        "damaged",
-    ),
-    doing(
-        "67-future",
-        loading(in_manifest(lambda m: m.update(format=999))),
-        ArtifactError,
-        f"the file has another format version; expected {FORMAT}; found 999",
-        "Compile the model again",
-    ),
+    doing("67-member-missing", loading(rewritten(lambda m: {k: v for k, v in m.items() if k != "arrays.safetensors"})),
+        ArtifactError, "damaged"),
+    doing("67-future", loading(in_manifest(lambda m: m.update(format=999))), ArtifactError,
+        f"the file has another format version; expected {FORMAT}; found 999", "Compile the model again"),
     doing("67-manifest-list", loading(rewritten(lambda m: m | {"manifest.json": b"[]"})), ArtifactError, "damaged"),
     doing("67-manifest-no-json", loading(rewritten(lambda m: m | {"manifest.json": b"{}"})), ArtifactError, "damaged"),
     doing("67-no-plan", loading(in_manifest(lambda m: m.pop("plan"))), ArtifactError, "damaged"),
@@ -332,24 +313,12 @@ with tempfile.TemporaryDirectory() as folder:
     doing("67-arena-small", loading(set_in_program("arena_bytes", -1)), TinycompError, "arena"),
     doing("67-arena-huge", loading(set_in_program("arena_bytes", 1 << 62)), (TinycompError, MemoryError), "arena"),
     doing("67-kernel", loading(first_call(lambda c: c.update(kernel="system"))), TinycompError, '"system"'),
-    doing(
-        "67-operand-space",
-        loading(first_call(lambda c: c["operands"].__setitem__(0, ["stack", 0, 0]))),
-        TinycompError,
-        "stack",
-    ),
-    doing(
-        "67-operand-outside",
-        loading(first_call(lambda c: c["operands"].__setitem__(0, ["input", 0, 1 << 40]))),
-        TinycompError,
-        "c_0",
-    ),
-    doing(
-        "67-operand-index",
-        loading(first_call(lambda c: c["operands"].__setitem__(0, ["input", 7, 0]))),
-        TinycompError,
-        "c_0",
-    ),
+    doing("67-operand-space", loading(first_call(lambda c: c["operands"].__setitem__(0, ["stack", 0, 0]))),
+        TinycompError, "stack"),
+    doing("67-operand-outside", loading(first_call(lambda c: c["operands"].__setitem__(0, ["input", 0, 1 << 40]))),
+        TinycompError, "c_0"),
+    doing("67-operand-index", loading(first_call(lambda c: c["operands"].__setitem__(0, ["input", 7, 0]))),
+        TinycompError, "c_0"),
     # 68 untrusted writers
     doing("68-pickle", pickled_instead, ArtifactError, "not a saved module"),
     doing("68-world-writable-cache", warned(world_writable, "others may write to")),
@@ -516,4 +485,4 @@ assert not tinycomp.load(folder / "model.tcm")(x).any()
         ),
     ),
     doing("70-timeouts", timeouts_are_per_thread),
-]
+]  # fmt: skip
