@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper
 
 import tinycomp
 from tests.host_only import DOMAIN, NAME, QUALIFIED
@@ -21,28 +21,18 @@ from tinycomp.runtime.native.program import Program
 from tinycomp.runtime.regions import NativeRegion
 from tinycomp.target import Policy
 
-F, L, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
-Port = tuple[str, int, Sequence[int | str]]
+
+def model(text: str, **constants: Any) -> onnx.ModelProto:
+    """Return the graph of a text as a model, with further constants."""
+    proto = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 18]> g {text}')
+    proto.graph.initializer.extend(numpy_helper.from_array(np.asarray(x), name) for name, x in constants.items())
+    return proto
 
 
-def node(op: str, inputs: str, outputs: str, **attrs: Any) -> onnx.NodeProto:
-    """Return a node; names are separated by blanks, ``-`` stands for an absent operand."""
-    names = ["" if name == "-" else name for name in inputs.split()]
-    return helper.make_node(op, names, outputs.split(), name=f"node {outputs.split()[0]}", **attrs)
-
-
-def graph(nodes: Sequence[onnx.NodeProto], inputs: Sequence[Port], outputs: Sequence[Port], **constants: Any) -> Any:
-    ports = [[helper.make_tensor_value_info(*port) for port in side] for side in (inputs, outputs)]
-    initializers = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
-    return helper.make_graph(nodes, "graph", *ports, initializers)
-
-
-def model(*args: Any, **constants: Any) -> onnx.ModelProto:
-    return helper.make_model(graph(*args, **constants), opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-
-
-HEAD: list[Port] = [("i", L, []), ("c", B, [])]
-GOES_ON = node("Identity", "c", "c2")
+def body(state: str, results: str, nodes: str, constants: str = "") -> str:
+    """Return the body of a loop that goes on."""
+    state, results = (f", {each}" if each else "" for each in (state, results))
+    return f"body = b (int64 i, bool c{state}) => (bool c2{results}) <{constants}> {{ c2 = Identity(c) {nodes} }}"
 
 
 def floats(*shape: int, seed: int = 0) -> np.ndarray:
@@ -78,17 +68,9 @@ def program_of(module: Module) -> Program:
 
 def counting() -> onnx.ModelProto:
     """A state that a captured value is added to, with a row of scan output per trip."""
-    body = graph(
-        [node("Add", "s x", "s2"), GOES_ON, node("Mul", "s2 k", "row")],
-        [*HEAD, ("s", F, ["n", 4])],
-        [("c2", B, []), ("s2", F, ["n", 4]), ("row", F, ["n", 4])],
-    )
-    return model(
-        [node("Relu", "s0", "s1"), node("Loop", "m - s1", "last rows", body=body)],
-        [("s0", F, ["n", 4]), ("x", F, ["n", 4]), ("m", L, [])],
-        [("last", F, ["n", 4]), ("rows", F, ["t", "n", 4])],
-        k=np.float32([1, 2, 3, 4]),
-    )
+    adding = body("float[n, 4] s", "float[n, 4] s2, float[n, 4] row", "s2 = Add(s, x) row = Mul(s2, k)")
+    return model(f"""(float[n, 4] s0, float[n, 4] x, int64 m) => (float[n, 4] last, float[t, n, 4] rows)
+        <float[4] k = {{1, 2, 3, 4}}> {{ s1 = Relu(s0) last, rows = Loop(m, , s1) <{adding}> }}""")
 
 
 def counting_feeds(rows: int, trips: int) -> dict[str, Any]:
@@ -97,20 +79,10 @@ def counting_feeds(rows: int, trips: int) -> dict[str, Any]:
 
 def growing() -> onnx.ModelProto:
     """A state that grows by a row per trip until its sum is large enough."""
-    body = graph(
-        [
-            node("Concat", "s x", "s2", axis=0),
-            node("ReduceSum", "s2", "total", keepdims=0),
-            node("Less", "total limit", "c2"),
-        ],
-        [*HEAD, ("s", F, ["p", 4])],
-        [("c2", B, []), ("s2", F, ["q", 4])],
-    )
-    return model(
-        [node("Loop", "- - s0", "last", body=body), node("Relu", "last", "y")],
-        [("s0", F, ["n", 4]), ("x", F, [1, 4]), ("limit", F, [])],
-        [("y", F, ["r", 4])],
-    )
+    return model("""(float[n, 4] s0, float[1, 4] x, float limit) => (float[r, 4] y) {
+        last = Loop(, , s0) <body = b (int64 i, bool c, float[p, 4] s) => (bool c2, float[q, 4] s2)
+            { s2 = Concat<axis = 0>(s, x) total = ReduceSum<keepdims = 0>(s2) c2 = Less(total, limit) }>
+        y = Relu(last) }""")
 
 
 def growing_feeds(rows: int, limit: float) -> dict[str, Any]:
@@ -127,47 +99,27 @@ def test_a_condition_ends_a_loop():
 
 
 def test_a_loop_may_not_start():
-    body = graph([node("Add", "s s", "s2"), GOES_ON], [*HEAD, ("s", F, [3])], [("c2", B, []), ("s2", F, [3])])
-    proto = model(
-        [node("Loop", "m go s0", "last", body=body)], [("s0", F, [3]), ("m", L, []), ("go", B, [])], [("last", F, [3])]
-    )
+    proto = model(f"""(float[3] s0, int64 m, bool go) => (float[3] last)
+        {{ last = Loop(m, go, s0) <{body("float[3] s", "float[3] s2", "s2 = Add(s, s)")}> }}""")
     check(proto, *[{"s0": floats(3), "m": m, "go": go} for m, go in ((4, True), (4, False), (0, True), (-1, True))])
 
 
 def test_a_number_of_trips_that_is_known_gives_rows_of_known_size():
-    body = graph(
-        [node("Mul", "s s", "s2"), GOES_ON, node("Identity", "s", "row")],
-        [*HEAD, ("s", F, ["n"])],
-        [("c2", B, []), ("s2", F, ["n"]), ("row", F, ["n"])],
-    )
-    proto = model(
-        [node("Loop", "m - s0", "last rows", body=body), node("Exp", "rows", "y")],
-        [("s0", F, ["n"])],
-        [("y", F, [3, "n"])],
-        m=np.int64(3),
-    )
+    squares = body("float[n] s", "float[n] s2, float[n] row", "s2 = Mul(s, s) row = Identity(s)")
+    proto = model(f"""(float[n] s0) => (float[3, n] y) <int64 m = {{3}}>
+        {{ last, rows = Loop(m, , s0) <{squares}> y = Exp(rows) }}""")
     module = check(proto, {"s0": floats(5)}, {"s0": floats(2)}, {"s0": floats(0)})
     assert not program_of(module).grown
 
 
 def test_values_that_start_alike_share_a_size_where_they_grow_alike():
-    body = graph(
-        [
-            node("Concat", "a x", "a2", axis=0),
-            node("Concat", "b x", "b2", axis=0),
-            node("Concat", "d x x", "d2", axis=0),
-            node("Add", "a2 b2", "both"),
-            node("ReduceSum", "both", "row", keepdims=0),
-            GOES_ON,
-        ],
-        [*HEAD, ("a", F, ["p"]), ("b", F, ["p"]), ("d", F, ["q"])],
-        [("c2", B, []), ("a2", F, ["r"]), ("b2", F, ["r"]), ("d2", F, ["s"]), ("row", F, [])],
-    )
-    proto = model(
-        [node("Loop", "m - x x x", "a9 b9 d9 rows", body=body)],
-        [("x", F, ["n"]), ("m", L, [])],
-        [("a9", F, ["t"]), ("b9", F, ["u"]), ("d9", F, ["v"]), ("rows", F, ["w"])],
-    )
+    joined = body(
+        "float[p] a, float[p] b, float[q] d", "float[r] a2, float[r] b2, float[s] d2, float row",
+        "a2 = Concat<axis = 0>(a, x) b2 = Concat<axis = 0>(b, x) d2 = Concat<axis = 0>(d, x, x) "
+        "both = Add(a2, b2) row = ReduceSum<keepdims = 0>(both)",
+    )  # fmt: skip
+    proto = model(f"""(float[n] x, int64 m) => (float[t] a9, float[u] b9, float[v] d9, float[w] rows)
+        {{ a9, b9, d9, rows = Loop(m, , x, x, x) <{joined}> }}""")
     module = check(proto, *[{"x": floats(n), "m": np.int64(m)} for n, m in ((2, 3), (1, 9), (3, 0), (0, 2))])
     (body_program,) = list(program_of(module).walk())[1:]
     assert len({str(spec.shape) for spec in body_program.inputs[2:4]}) == 1
@@ -175,35 +127,20 @@ def test_values_that_start_alike_share_a_size_where_they_grow_alike():
 
 
 def test_loops_nest():
-    inner = graph(
-        [node("Add", "u x", "u2"), node("Identity", "c", "d2")],
-        [("j", L, []), ("c", B, []), ("u", F, ["n"])],
-        [("d2", B, []), ("u2", F, ["n"])],
-    )
-    outer = graph(
-        [node("Loop", "i - s", "t", body=inner), node("Tanh", "t", "s2"), node("Identity", "e", "e2")],
-        [("i", L, []), ("e", B, []), ("s", F, ["n"])],
-        [("e2", B, []), ("s2", F, ["n"])],
-    )
-    proto = model([node("Loop", "m - x", "y", body=outer)], [("x", F, ["n"]), ("m", L, [])], [("y", F, ["n"])])
+    inner = body("float[n] u", "float[n] u2", "u2 = Add(u, x)")
+    outer = body("float[n] s", "float[n] s2", f"t = Loop(i, , s) <{inner}> s2 = Tanh(t)")
+    proto = model(f"(float[n] x, int64 m) => (float[n] y) {{ y = Loop(m, , x) <{outer}> }}")
     check(proto, *[{"x": floats(n), "m": np.int64(m)} for n, m in ((4, 3), (1, 6), (5, 0))])
 
 
 def choosing(rows: int | str = "n") -> onnx.ModelProto:
     """Add or multiply, by the sign of a sum; both weights are captured."""
-    then = graph([node("Add", "x k", "a")], [], [("a", F, [rows, 4])])
-    otherwise = graph([node("MatMul", "x w", "b")], [], [("b", F, [rows, 4])])
     return model(
-        [
-            node("ReduceSum", "x", "sum", keepdims=0),
-            node("Greater", "sum zero", "c"),
-            node("If", "c", "y", then_branch=then, else_branch=otherwise),
-            node("Relu", "y", "z"),
-        ],
-        [("x", F, [rows, 4])],
-        [("z", F, [rows, 4])],
-        k=np.float32([1, 2, 3, 4]),
-        zero=np.float32(0),
+        f"""(float[{rows}, 4] x) => (float[{rows}, 4] z) <float[4] k = {{1, 2, 3, 4}}, float zero = {{0}}> {{
+            sum = ReduceSum<keepdims = 0>(x) c = Greater(sum, zero)
+            y = If(c) <then_branch = t () => (float[{rows}, 4] a) {{ a = Add(x, k) }},
+                       else_branch = e () => (float[{rows}, 4] b) {{ b = MatMul(x, w) }}>
+            z = Relu(y) }}""",
         w=floats(4, 4, seed=2),
     )
 
@@ -241,32 +178,19 @@ def test_the_text_shows_bodies():
 
 
 def test_rows_must_not_change_their_shape():
-    body = graph(
-        [node("Concat", "s x", "s2", axis=0), GOES_ON, node("Identity", "s", "row")],
-        [*HEAD, ("s", F, ["p"])],
-        [("c2", B, []), ("s2", F, ["q"]), ("row", F, ["p"])],
-    )
-    proto = model(
-        [node("Loop", "m - x", "last rows", body=body)], [("x", F, ["n"]), ("m", L, [])],
-        [("last", F, ["u"]), ("rows", F, ["t", "v"])],
-    )  # fmt: skip
+    joined = body("float[p] s", "float[q] s2, float[p] row", "s2 = Concat<axis = 0>(s, x) row = Identity(s)")
+    proto = model(f"(float[n] x, int64 m) => (float[u] l, float[t, v] rows) {{ l, rows = Loop(m, , x) <{joined}> }}")
     module = check(proto, {"x": floats(2), "m": np.int64(1)})
     with pytest.raises(ExecutionError, match="scan output 0 changes its shape between trips"):
         module.run({"x": floats(2), "m": np.int64(2)})
 
 
 def test_an_error_names_the_node_in_the_body():
-    body = graph(
-        [node("Gather", "x i", "row", axis=0), node("Add", "s row", "s2"), GOES_ON],
-        [*HEAD, ("s", F, [])],
-        [("c2", B, []), ("s2", F, [])],
-    )
-    proto = model(
-        [node("Loop", "m - s0", "last", body=body)], [("x", F, ["n"]), ("s0", F, []), ("m", L, [])], [("last", F, [])]
-    )
+    adding = body("float s", "float s2", "row = Gather<axis = 0>(x, i) s2 = Add(s, row)")
+    proto = model(f"(float[n] x, float s0, int64 m) => (float last) {{ last = Loop(m, , s0) <{adding}> }}")
     feeds = {"x": floats(3), "s0": np.float32(0)}
     module = check(proto, {**feeds, "m": np.int64(3)})
-    with pytest.raises(ExecutionError, match="node node row"):
+    with pytest.raises(ExecutionError, match="node row"):
         module.run({**feeds, "m": np.int64(4)})
     check(proto, {**feeds, "m": np.int64(2)})
 
@@ -295,30 +219,29 @@ def test_outputs_of_unknown_size_are_written_where_the_caller_wants_them():
         native.run(inputs, small)
 
 
-def bags(dtype: int = L) -> onnx.ModelProto:
+ZERO = "int64[1] zero = {0}"
+
+
+def bags(dtype: str) -> onnx.ModelProto:
     """Sums of bags of rows, as exporters write them: every trip takes a slice between two offsets."""
-    body = graph(
-        [node("Gather", "starts i", "start", axis=0), node("Gather", "ends i", "end", axis=0),
-         node("Unsqueeze", "start zero", "first"), node("Unsqueeze", "end zero", "last"),
-         node("Slice", "places first last zero_axis", "some"), node("Gather", "table some", "rows", axis=0),
-         node("ReduceSum", "rows zero", "row", keepdims=0), GOES_ON],
-        HEAD, [("c2", B, []), ("row", F, [4])], table=floats(10, 4), zero=np.array([0]),
-        zero_axis=np.array([0], helper.tensor_dtype_to_np_dtype(dtype)),
-    )  # fmt: skip
+    summing = body("", "float[4] row", """
+        start = Gather<axis = 0>(starts, i) end = Gather<axis = 0>(ends, i)
+        first = Unsqueeze(start, zero) last = Unsqueeze(end, zero)
+        some = Slice(places, first, last, zero_axis) rows = Gather<axis = 0>(table, some)
+        row = ReduceSum<keepdims = 0>(rows, zero)""", f"{ZERO}, {dtype}[1] zero_axis = {{0}}")  # fmt: skip
     return model(
-        [node("Loop", "n true", "sums", body=body)],
-        [("starts", dtype, ["bags"]), ("ends", dtype, ["bags"]), ("places", L, ["places"]), ("n", L, [])],
-        [("sums", F, ["bags", 4])], true=np.array(True),
+        f"""({dtype}[bags] starts, {dtype}[bags] ends, int64[places] places, int64 n) => (float[bags, 4] sums)
+            {{ sums = Loop(n, true) <{summing}> }}""",
+        table=floats(10, 4), true=True,
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", [L, TensorProto.INT32], ids=["int64", "int32"])
-def test_elements_that_a_body_computes_are_sizes_there(dtype: int, tmp_path: Path):
-    offsets = helper.tensor_dtype_to_np_dtype(dtype)
+@pytest.mark.parametrize("dtype", ["int64", "int32"])
+def test_elements_that_a_body_computes_are_sizes_there(dtype: str, tmp_path: Path):
     places = np.random.default_rng(1).integers(0, 10, 30)
     edges = [[0, 4, 9], [4, 9, 30]], [[0, 0, 5, 5], [4, 0, 3, 99]], [[-4, -99, 29], [30, -28, -1]], [[], []]
     feeds = [
-        {"starts": np.array(starts, offsets), "ends": np.array(ends, offsets), "places": places, "n": len(starts)}
+        {"starts": np.array(starts, dtype), "ends": np.array(ends, dtype), "places": places, "n": len(starts)}
         for starts, ends in edges
     ]
     module = check(bags(dtype), *feeds)
@@ -330,84 +253,60 @@ def test_elements_that_a_body_computes_are_sizes_there(dtype: int, tmp_path: Pat
 
 def test_the_number_of_a_trip_bounds_a_slice():
     """The trip reads what comes before its own row, and the next trip finds other sizes."""
-    body = graph(
-        [node("Unsqueeze", "i zero", "end"), node("Slice", "x zero end zero", "before"),
-         node("ReduceMax", "before zero", "most", keepdims=0), node("ReduceSum", "before zero", "sum", keepdims=0),
-         node("Add", "most sum", "new"), node("Add", "s sum", "s2"), GOES_ON],
-        [*HEAD, ("s", F, [3])], [("c2", B, []), ("s2", F, [3]), ("new", F, [3])], zero=np.array([0]),
-    )  # fmt: skip
-    proto = model(
-        [node("Loop", "n - s0", "last rows", body=body)], [("x", F, ["t", 3]), ("s0", F, [3]), ("n", L, [])],
-        [("last", F, [3]), ("rows", F, ["n", 3])],
-    )  # fmt: skip
+    reading = body("float[3] s", "float[3] s2, float[3] new", """
+        end = Unsqueeze(i, zero) before = Slice(x, zero, end, zero)
+        most = ReduceMax<keepdims = 0>(before, zero) sum = ReduceSum<keepdims = 0>(before, zero)
+        new = Add(most, sum) s2 = Add(s, sum)""", ZERO)  # fmt: skip
+    proto = model(f"""(float[t, 3] x, float[3] s0, int64 n) => (float[3] last, float[n, 3] rows)
+        {{ last, rows = Loop(n, , s0) <{reading}> }}""")
     check(proto, *[{"x": floats(t, 3), "s0": floats(3, seed=1), "n": n} for t, n in ((5, 5), (5, 8), (2, 0), (7, 3))])
 
 
 def test_rows_are_counted_in_a_body():
-    body = graph(
-        [node("Greater", "x s", "more"), node("NonZero", "more", "at"), node("Squeeze", "at zero", "places"),
-         node("Gather", "x places", "chosen"), node("ReduceSum", "chosen zero", "sum", keepdims=0),
-         node("Sub", "s fall", "s2"), GOES_ON],
-        [*HEAD, ("s", F, [])], [("c2", B, []), ("s2", F, []), ("sum", F, [])], zero=np.array([0]),
-        fall=np.float32(0.5),
-    )  # fmt: skip
-    proto = model(
-        [node("Loop", "n - s0", "last sums", body=body)], [("x", F, ["t"]), ("s0", F, []), ("n", L, [])],
-        [("last", F, []), ("sums", F, ["n"])],
-    )  # fmt: skip
+    counted = body("float s", "float s2, float sum", """
+        more = Greater(x, s) at = NonZero(more) places = Squeeze(at, zero) chosen = Gather(x, places)
+        sum = ReduceSum<keepdims = 0>(chosen, zero) s2 = Sub(s, fall)""", f"{ZERO}, float fall = {{0.5}}")  # fmt: skip
+    proto = model(f"""(float[t] x, float s0, int64 n) => (float last, float[n] sums)
+        {{ last, sums = Loop(n, , s0) <{counted}> }}""")
     check(proto, *[{"x": floats(t), "s0": np.float32(1), "n": 5} for t in (40, 3, 0, 300)])
 
 
 def test_a_body_in_a_body_has_the_sizes_that_the_outer_one_finds():
-    then = graph([node("ReduceSum", "part zero", "a", keepdims=0)], [], [("a", F, [3])], zero=np.array([0]))
-    otherwise = graph(
-        [node("Slice", "part one most zero", "rest"), node("ReduceMax", "rest zero", "b0", keepdims=0),
-         node("Max", "b0 floor", "b")],
-        [], [("b", F, [3])], zero=np.array([0]), one=np.array([1]), most=np.array([99]),
-        floor=np.float32(-9),
-    )  # fmt: skip
-    body = graph(
-        [node("Gather", "ends i", "end"), node("Unsqueeze", "end zero", "last"),
-         node("Slice", "x zero last zero", "part"), node("Less", "end four", "few"),
-         node("If", "few", "row", then_branch=then, else_branch=otherwise), GOES_ON],
-        HEAD, [("c2", B, []), ("row", F, [3])], zero=np.array([0]), four=np.int64(4),
-    )  # fmt: skip
-    proto = model(
-        [node("Loop", "n -", "rows", body=body)], [("x", F, ["t", 3]), ("ends", L, ["k"]), ("n", L, [])],
-        [("rows", F, ["n", 3])],
-    )  # fmt: skip
+    rest = f"{ZERO}, int64[1] one = {{1}}, int64[1] most = {{99}}, float floor = {{-9}}"
+    choice = body("", "float[3] row", f"""
+        end = Gather(ends, i) last = Unsqueeze(end, zero) part = Slice(x, zero, last, zero) few = Less(end, four)
+        row = If(few) <
+            then_branch = t () => (float[3] a) <{ZERO}> {{ a = ReduceSum<keepdims = 0>(part, zero) }},
+            else_branch = e () => (float[3] b) <{rest}> {{ rest = Slice(part, one, most, zero)
+                b0 = ReduceMax<keepdims = 0>(rest, zero) b = Max(b0, floor) }}>""",
+        f"{ZERO}, int64 four = {{4}}")  # fmt: skip
+    proto = model(f"""(float[t, 3] x, int64[k] ends, int64 n) => (float[n, 3] rows)
+        {{ rows = Loop(n, true) <{choice}> }}""", true=True)  # fmt: skip
     check(proto, {"x": floats(9, 3), "ends": [2, 5, 9, 0, -1, 4], "n": 6}, {"x": floats(5, 3), "ends": [5], "n": 1})
 
 
 def test_sizes_that_do_not_agree_in_a_trip_name_the_node():
-    body = graph(
-        [node("Add", "i one", "end"), node("Slice", "x zero end zero", "part"), node("Mul", "part k", "both"),
-         node("ReduceSum", "both zero", "row", keepdims=0), GOES_ON],
-        HEAD, [("c2", B, []), ("row", F, [])], zero=np.array([0]), one=np.array([1]), k=floats(3),
-    )  # fmt: skip
-    proto = model([node("Loop", "n -", "rows", body=body)], [("x", F, ["t"]), ("n", L, [])], [("rows", F, ["n"])])
-    module = compiled(proto)
+    products = body("", "float row", """end = Add(i, one) part = Slice(x, zero, end, zero)
+        both = Mul(part, k) row = ReduceSum<keepdims = 0>(both, zero)""", f"{ZERO}, int64[1] one = {{1}}")  # fmt: skip
+    loop = f"rows = Loop(n, true) <{products}>"
+    module = compiled(model(f"(float[t] x, int64 n) => (float[n] rows) {{ {loop} }}", k=floats(3), true=True))
     assert module.run({"x": floats(5), "n": np.int64(1)})["rows"].shape == (1,)
-    with pytest.raises(ExecutionError, match=r"node node both \(Mul\): .* and 3 are different, and neither is 1"):
+    with pytest.raises(ExecutionError, match=r"node both \(Mul\): .* and 3 are different, and neither is 1"):
         module.run({"x": floats(5), "n": np.int64(2)})
 
 
 TOO_LARGE = [
-    (node("Slice", "s zero end zero", "s2"), "how large its result .* depends on data"),
-    (node("Expand", "k end", "s2"), "there is no limit to"),
+    ("Slice(s, zero, end, zero)", "how large its result .* depends on data"),
+    ("Expand(k, end)", "there is no limit to"),
 ]
 
 
 @pytest.mark.parametrize(("last", "reason"), TOO_LARGE, ids=["a result", "no limit"])
-def test_what_has_no_limit_keeps_the_loop_on_the_host(last: onnx.NodeProto, reason: str):
-    body = graph(
-        [node("Gather", "ends i", "at"), node("Unsqueeze", "at zero", "end"), last, GOES_ON],
-        [*HEAD, ("s", F, ["rows"])], [("c2", B, []), ("s2", F, ["after"])], zero=np.array([0]), k=floats(1),
-    )  # fmt: skip
-    proto = model(
-        [node("Loop", "n - s0", "last", body=body)], [("s0", F, ["t"]), ("ends", L, ["k"]), ("n", L, [])],
-        [("last", F, ["left"])],
-    )  # fmt: skip
+def test_what_has_no_limit_keeps_the_loop_on_the_host(last: str, reason: str):
+    open_body = body("float[rows] s", "float[after] s2", f"at = Gather(ends, i) end = Unsqueeze(at, zero) s2 = {last}",
+                     f"{ZERO}, float[1] k = {{1.5}}")  # fmt: skip
+    proto = model(f"""(float[t] s0, int64[k] ends, int64 n) => (float[left] last)
+        {{ last = Loop(n, , s0) <{open_body}> }}""")
     module = tinycomp.compile(proto, "c")
     reasons = [r.reason for host in module.report().hosts for r in host.reasons]
     assert any(re.search(f"body: .*{reason}", each) for each in reasons), reasons
@@ -430,13 +329,9 @@ REFUSED = [(DOMAIN, NAME, f"no rule for {QUALIFIED}")]
 
 @pytest.mark.parametrize(("domain", "op", "reason"), REFUSED)
 def test_a_node_that_the_target_does_not_take_keeps_the_loop_on_the_host(domain: str, op: str, reason: str):
-    body = graph(
-        [node(op, "s", "places", domain=domain), node("Cast", "places", "n", to=F),
-         node("ReduceSum", "n", "f", keepdims=0), node("Add", "s f", "s2"), GOES_ON],
-        [*HEAD, ("s", F, [3])],
-        [("c2", B, []), ("s2", F, [3])],
-    )  # fmt: skip
-    proto = model([node("Loop", "m - s0", "last", body=body)], [("s0", F, [3]), ("m", L, [])], [("last", F, [3])])
+    nodes = f"places = {domain}.{op}(s) n = Cast<to = 1>(places) f = ReduceSum<keepdims = 0>(n) s2 = Add(s, f)"
+    adding = body("float[3] s", "float[3] s2", nodes)
+    proto = model(f"(float[3] s0, int64 m) => (float[3] last) {{ last = Loop(m, , s0) <{adding}> }}")
     module = tinycomp.compile(proto, "c")
     reasons = [r.reason for host in module.report().hosts for r in host.reasons]
     assert any(reason in each and each.startswith("body: ") for each in reasons), reasons
@@ -445,36 +340,28 @@ def test_a_node_that_the_target_does_not_take_keeps_the_loop_on_the_host(domain:
 
 
 def test_branches_of_different_sizes_stay_on_the_host():
-    then = graph([node("Relu", "x", "a")], [], [("a", F, ["n"])])
-    otherwise = graph([node("Concat", "x x", "b", axis=0)], [], [("b", F, ["m"])])
-    proto = model(
-        [node("If", "c", "y", then_branch=then, else_branch=otherwise)], [("x", F, ["n"]), ("c", B, [])],
-        [("y", F, ["k"])],
-    )  # fmt: skip
+    proto = model("""(float[n] x, bool c) => (float[k] y) {
+        y = If(c) <then_branch = t () => (float[n] a) { a = Relu(x) },
+                   else_branch = e () => (float[m] b) { b = Concat<axis = 0>(x, x) }> }""")
     reasons = [r.reason for host in tinycomp.compile(proto, "c").report().hosts for r in host.reasons]
     assert any("how large a result is depends on data" in each for each in reasons), reasons
 
 
 def test_a_policy_that_keeps_a_node_on_the_host_keeps_its_loop_there():
     module = tinycomp.compile(counting(), "c", policy=Policy(exclude=("Mul",)))
-    assert module.report().where("node last") == "host"
+    assert module.report().where("last") == "host"
 
 
 def test_the_report_counts_what_is_in_a_loop():
     report = compiled(counting()).report()
-    assert report.where("node s2") == "c_0"
+    assert report.where("s2") == "c_0"
     assert report.regions[0].nodes == 4
 
 
 def test_what_a_body_needs_of_the_sizes_that_it_carries_is_checked_in_every_trip() -> None:
-    proto = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["": 18]>
-    g (int64 t, float[n, m, 4] c0, float[1, 1, 4] x) => (float[a, b, 4] y) {
-      c = Loop(t, , c0) <body = b (int64 i, bool q, float[e, p, 4] s) => (bool q2, float[e2, p2, 4] s2) {
-        q2 = Identity(q)
-        s2 = Concat<axis = 1>(s, x)
-      }>
-      y = Relu(c)
-    }""")
+    joined = body("float[e, p, 4] s", "float[e2, p2, 4] s2", "s2 = Concat<axis = 1>(s, x)")
+    proto = model(f"""(int64 t, float[n, m, 4] c0, float[1, 1, 4] x) => (float[a, b, 4] y)
+        {{ c = Loop(t, , c0) <{joined}> y = Relu(c) }}""")
     module = check(proto, {"t": np.int64(3), "c0": floats(1, 2, 4), "x": floats(1, 1, 4)}, regions=2)
     with pytest.raises(ExecutionError, match=r"node s2 \(Concat\): the operands differ outside axis 1"):
         module(np.int64(3), floats(2, 2, 4), floats(1, 1, 4))
@@ -482,23 +369,14 @@ def test_what_a_body_needs_of_the_sizes_that_it_carries_is_checked_in_every_trip
 
 
 def test_rows_of_unknown_size_that_nobody_reads_are_not_kept() -> None:
-    nodes = [GOES_ON, node("Concat", "s s", "s2", axis=0), node("ReduceMax", "s", "row")]
-    body = graph(nodes, [*HEAD, ("s", F, ["n"])], [("c2", B, []), ("s2", F, ["k"]), ("row", F, [1])])
-    loop = node("Loop", "t - x", "last rows", body=body)
-    inputs: list[Port] = [("t", L, []), ("x", F, [3])]
-    check(model([loop], inputs, [("last", F, ["k"])]), {"t": np.int64(2), "x": floats(3)})
-    check(model([node("Relu", "x", "y"), loop], inputs, [("y", F, [3])]), {"t": np.int64(2), "x": floats(3)})
+    twice = body("float[n] s", "float[k] s2, float[1] row", "s2 = Concat<axis = 0>(s, s) row = ReduceMax(s)")
+    for results, more in (("float[k] last", ""), ("float[3] y", "y = Relu(x)")):
+        proto = model(f"(int64 t, float[3] x) => ({results}) {{ {more} last, rows = Loop(t, , x) <{twice}> }}")
+        check(proto, {"t": np.int64(2), "x": floats(3)})
 
 
 def test_what_a_branch_has_by_definition_is_in_the_region() -> None:
-    check(
-        onnx.parser.parse_model("""<ir_version: 9, opset_import: ["": 18]>
-        g (bool c, float[2, 3] x) => (float[a] y) <int64[1] axes = {1}> {
-          y = If (c) <
-            then_branch = t () => (float[a] p) { p = Einsum<equation = "ij->i">(x) },
-            else_branch = e () => (float[a] q) { q = ReduceMax<keepdims = 0>(x, axes) }
-          >
-        }"""),
-        {"c": np.array(True), "x": floats(2, 3)},
-        {"c": np.array(False), "x": floats(2, 3)},
-    )
+    proto = model("""(bool c, float[2, 3] x) => (float[a] y) <int64[1] axes = {1}> {
+        y = If (c) <then_branch = t () => (float[a] p) { p = Einsum<equation = "ij->i">(x) },
+                    else_branch = e () => (float[a] q) { q = ReduceMax<keepdims = 0>(x, axes) }> }""")
+    check(proto, *[{"c": np.array(truth), "x": floats(2, 3)} for truth in (True, False)])
