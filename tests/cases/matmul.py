@@ -74,6 +74,8 @@ def edges() -> Iterator[Case]:
         ("abc,abd,abe->acde", (2, 3, 2), (2, 3, 4), (2, 3, 1)), ("i,i,i->i", (3,), (3,), (3,)), ("i->", (0,)),
         (",ij->ji", (), (2, 3)), ("bac,bad->dbc", (2, 3, 4), (2, 3, 5)), (" i j , j k -> i k ", (2, 3), (3, 4)),
         ("ij,jk->ik", (0, 3), (3, 4)),
+        ("abc,cd,bd,a->d", (3, 4, 5), (5, 6), (4, 6), (3,)), ("nctv,vw->nctw", (2, 3, 4, 5), (5, 5)),
+        ("iji->j", (4, 3, 4)), ("bqhd,bkhd->bhqk", (2, 4, 3, 5), (2, 6, 3, 5)), ("...ij->...ji", (2, 3, 4)),
     ):  # fmt: skip
         yield Case("Einsum", [floats(*s, seed=i) for i, s in enumerate(shapes)], {"equation": equation}, **close)
     yield Case("Einsum", [floats(3, 4), floats(5, 3)], {"equation": "ij,jk->ik"}, refused="Einsum")

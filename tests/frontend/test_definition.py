@@ -35,10 +35,6 @@ def transposed(shape: tuple[int, ...], weight: tuple[int, ...], known: bool = Tr
     return Case("ConvTranspose", [reals(*shape), own(reals(*weight)), own(reals(channels))], attrs, **CLOSE)
 
 
-def einsum(equation: str, *shapes: tuple[int, ...]) -> Case:
-    return Case("Einsum", [reals(*shape) for shape in shapes], {"equation": equation}, **CLOSE)
-
-
 CASES = [
     conv((2, 4, 9), (6, 4, 3), strides=[2], pads=[1, 2]),
     conv((2, 4, 9, 8), (6, 2, 3, 2), group=2, dilations=[2, 1], bias=False),
@@ -60,7 +56,6 @@ CASES = [
     Case("STFT", [reals(2, 100, 1), Const(np.array(8)), Const(reals(16))], {"onesided": 1}, opset=17, **CLOSE),
     Case("STFT", [reals(1, 100, 2), Const(np.array(8)), None, Const(np.array(20))], {"onesided": 0}, opset=17, **CLOSE),
     Case("STFT", [reals(2, 100), Const(np.array(8)), Const(reals(16))], {"onesided": 1}, opset=17, **CLOSE),
-    Case("Gemm", [reals(3, 4), reals(4, 5), reals(1, 5)], {"alpha": 0.5, "beta": 2.0}, **CLOSE),
     Case("Gemm", [reals(4, 3), reals(5, 4), reals(3, 1)], {"transA": 1, "transB": 1}, **CLOSE),
     Case("Gemm", [reals(4, 3).astype("f8"), Const(reals(5, 4).astype("f8")), Const(reals(3, 1).astype("f8"))],
          {"transA": 1, "transB": 1, "alpha": 0.5, "beta": 2.0}, **CLOSE),
@@ -90,11 +85,8 @@ CASES = [
     Case("Unique", [RNG.integers(0, 9, (5, 6)).astype("f4")], {"sorted": 0}, outputs=4),
     Case("Unique", [RNG.integers(0, 2, (3, 9, 2)).astype("f4")], {"axis": 1}, outputs=4),
     Case("Unique", [RNG.integers(0, 2, (9, 2)).astype("f2")], {"axis": -2, "sorted": 0}, outputs=4),
-    Case("MaxPool", [reals(2, 3, 7, 8)], {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "strides": [2, 1]}, outputs=2),
     Case("MaxPool", [RNG.integers(-9, 9, (1, 2, 9)).astype("i1")], {"kernel_shape": [3], "dilations": [2]}, outputs=2),
     Case("MaxPool", [reals(1, 2, 4, 5, 6).astype("f8")], {"kernel_shape": [2, 3, 2], "storage_order": 1}, outputs=2),
-    Case("MaxUnpool", [reals(1, 1, 2, 2), np.array([[[[5, 7], [13, 15]]]])],
-         {"kernel_shape": [2, 2], "strides": [2, 2]}),
     Case("MaxUnpool", [reals(1, 1, 2, 2), np.array([[[[5, 7], [13, 15]]]]), np.array([1, 1, 5, 6])],
          {"kernel_shape": [2, 2], "strides": [2, 2]}),
     Case("Col2Im", [reals(2, 18, 16), np.array([5, 6]), np.array([2, 3])], **CLOSE),
@@ -114,29 +106,6 @@ CASES = [
          {"max_gram_length": 3, "min_gram_length": 1, "max_skip_count": 2, "mode": "TFIDF", "ngram_counts": [0, 3, 9],
           "ngram_indexes": [4, 0, 1, 2, 3, 5, 6, 6], "pool_int64s": [0, 1, 3, 0, 1, 1, 2, 0, 1, 1, 2, 3, 0, 0, 1],
           "weights": [0.5, 2.0, 1.0, 3.0, 1.0, 0.25, 2.0, 2.0]}),
-    einsum("ij,jk->ik", (3, 4), (4, 5)),
-    einsum("bhqd,bhkd->bhqk", (2, 3, 4, 5), (2, 3, 6, 5)),
-    einsum("bqhd,bkhd->bhqk", (2, 4, 3, 5), (2, 6, 3, 5)),
-    einsum("ij,jk,kl,lm->im", (3, 4), (4, 5), (5, 2), (2, 6)),
-    einsum("abc,cd,bd,a->d", (3, 4, 5), (5, 6), (4, 6), (3,)),
-    einsum("nctv,vw->nctw", (2, 3, 4, 5), (5, 5)),
-    einsum("i,j->ij", (3,), (4,)),
-    einsum("ii->i", (4, 4)),
-    einsum("iji->j", (4, 3, 4)),
-    einsum("...ij->...ji", (2, 3, 4)),
-    einsum("...ij,...jk->...ik", (2, 1, 3, 4), (1, 5, 4, 6)),
-    einsum("ij,ik->", (3, 4), (3, 5)),
-    Case("LpPool", [reals(1, 3, 8, 9)], {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "strides": [2, 2]}, **CLOSE),
-    Case("LpPool", [reals(1, 3, 8)], {"kernel_shape": [3], "p": 3, "ceil_mode": 1, "strides": [2]}, opset=18, **CLOSE),
-    Case("GlobalLpPool", [reals(2, 3, 4, 5)], {"p": 1}, **CLOSE),
-    Case("GlobalLpPool", [reals(2, 3, 4, 5)], {"p": 3}, **CLOSE),
-    Case("MeanVarianceNormalization", [reals(2, 3, 4, 5)], **CLOSE),
-    Case("LayerNormalization", [reals(2, 3, 4), reals(4), reals(4)], {"axis": -1}, outputs=3, **CLOSE),
-    Case("BatchNormalization", [reals(2, 3, 4, 5), reals(3), reals(3), reals(3), reals(3) ** 2], **CLOSE),
-    Case(
-        "BatchNormalization", [reals(2, 3, 4, 5), reals(3), reals(3), reals(3), reals(3) ** 2],
-        {"training_mode": 1, "momentum": 0.7}, outputs=3, **CLOSE,
-    ),
 ]  # fmt: skip
 
 
