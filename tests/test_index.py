@@ -20,13 +20,9 @@ INDEX = ROOT / ".ci" / "index"
 RECORDS = ("ops", "frontend", "targets")
 """Where operators are told of: what they are, what they are defined by, and how targets lower them."""
 TABLES = {
-    "passes/keep_forms.py: _PAIRS",
-    "passes/simplify/affine.py: ABSORBERS",
-    "passes/simplify/classical.py: _METRICS",
-    "passes/simplify/quantized.py: _MOVES",
-    "quantization/layers.py: RULES",
-    "rewrite/pattern.py: OWN_OPS",
-}
+    "passes/keep_forms.py: _PAIRS", "passes/simplify/affine.py: ABSORBERS", "passes/simplify/classical.py: _METRICS",
+    "passes/simplify/quantized.py: _MOVES", "quantization/layers.py: RULES", "rewrite/pattern.py: OWN_OPS",
+}  # fmt: skip
 """The tables of operators elsewhere: each is what one pass knows of them. Whatever holds for others is a trait."""
 
 

@@ -61,26 +61,8 @@ MEMBERS = {
     "DeviceFault": set(),
     "FaultPolicy": {"retries", "fallback", "timeout", "recovers"},
     "Module": {
-        "close",
-        "devices",
-        "in_flight",
-        "run_async",
-        "inputs",
-        "blobs",
-        "bounds",
-        "cache_file",
-        "outputs",
-        "defaults",
-        "general",
-        "graph",
-        "plan",
-        "threads",
-        "run",
-        "report",
-        "profile",
-        "save",
-        "to_bytes",
-        "bind",
+        "close", "devices", "in_flight", "run_async", "inputs", "blobs", "bounds", "cache_file", "outputs", "defaults",
+        "general", "graph", "plan", "threads", "run", "report", "profile", "save", "to_bytes", "bind",
     },
     "Pipeline": {"run"},
     "Target": {
@@ -92,7 +74,7 @@ MEMBERS = {
         *("device", "has_devices", "open_device", "quantization", "quantization_rule", "quantization_rules"),
     },
     "TinycompError": set(),
-}
+}  # fmt: skip
 INTERFACES = {
     "Graph.to_networkx": "(self)",
     "Module.__call__": "(self, *args, **named)",

@@ -31,19 +31,15 @@ PARTS: dict[str, tuple[str, ...]] = {
         *("inputs", "outputs", "output_names", "nodes", "constants", "opsets", "is_output", "walk", "to_networkx"),
         *("add_input", "add_const", "add", "set_outputs"),
     ),
-    "Node": (
-        *("op", "domain", "version", "inputs", "outputs", "attrs", "bodies", "target", "sources"),
-        *("body", "output", "label", "is_composite", "is_region", "is_call", "operand", "optional_operand", "const"),
-    ),
+    "Node": (*("op", "domain", "version", "inputs", "outputs", "attrs", "bodies", "target", "sources"),
+        *("body", "output", "label", "is_composite", "is_region", "is_call", "operand", "optional_operand", "const")),
     "Value": ("name", "type", "producer", "users", "const", "is_const", "dtype", "shape", "rank", "static_shape"),
     "Program": (),
-    "P": (
-        *("absent", "any", "any_of", "attr", "composite", "const", "dominates", "elementwise", "not_const", "op"),
-        *("optional", "repeat"),
-    ),
+    "P": (*("absent", "any", "any_of", "attr", "composite", "const", "dominates", "elementwise", "not_const", "op"),
+        *("optional", "repeat")),
     "ValuePattern": ("where",),
     "Match": ("matched",),
-}
+}  # fmt: skip
 """Of what has more members than targets need, those that belong to the interface; the others may change."""
 
 

@@ -29,11 +29,7 @@ _NOISE = (
     "and ours 3e-15; the test allows 1e-7, and test_definition.py compares with the transform in double"
 )
 
-FAILS = {
-    "test_gradient_of_add": _TRAINING,
-    "test_gradient_of_add_and_mul": _TRAINING,
-    "test_loop16_seq_none": _SCALARS,
-}
+FAILS = {"test_gradient_of_add": _TRAINING, "test_gradient_of_add_and_mul": _TRAINING, "test_loop16_seq_none": _SCALARS}
 FAILS |= (
     {}
     if importlib.util.find_spec("PIL")

@@ -48,16 +48,7 @@ LOADS = {
 ALL = {
     "models": figures("models", [model_row(1), model_row(2)], engines=ENGINES),
     "loading": figures(
-        "loading",
-        [
-            {
-                "model": "net",
-                **LOADS,
-                "phases": {"import": 0.05},
-                "saved": LOADS,
-            }
-        ],
-        engines=ENGINES,
+        "loading", [{"model": "net", **LOADS, "phases": {"import": 0.05}, "saved": LOADS}], engines=ENGINES
     ),
     "sizes": figures("sizes", [sizes_row()], engines=ENGINES),
     "decode": figures("decode", [decode_row()], engines=ENGINES),

@@ -10,17 +10,9 @@ from tests.cases.case import Case, Const
 from tests.cases.values import ALONE, floats, integers, ints, of_dtype
 
 REDUCTIONS = [
-    "ReduceSum",
-    "ReduceMean",
-    "ReduceMax",
-    "ReduceMin",
-    "ReduceProd",
-    "ReduceL1",
-    "ReduceL2",
-    "ReduceSumSquare",
-    "ReduceLogSum",
-    "ReduceLogSumExp",
-]
+    "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare",
+    "ReduceLogSum", "ReduceLogSumExp",
+]  # fmt: skip
 
 
 AXES = {

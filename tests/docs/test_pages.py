@@ -64,8 +64,7 @@ def test_the_page_about_code_shows_the_signature_that_is_compiled() -> None:
 
 
 @pytest.mark.parametrize(
-    "word",
-    [VARIABLE, *compiler.COMPILERS, *compiler.BASE_FLAGS[:3], *(n for n in dir(source) if n.startswith("c_"))],
+    "word", [VARIABLE, *compiler.COMPILERS, *compiler.BASE_FLAGS[:3], *(n for n in dir(source) if n.startswith("c_"))]
 )
 def test_the_page_about_code_speaks_of(word: str) -> None:
     assert word in GENERATION.text

@@ -334,8 +334,7 @@ def test_a_change_of_the_model_after_compiling_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "cut"),
-    [({"trials": 1}, "1 trials are the limit"), ({"seconds": 0.0}, "0 seconds are over")],
+    ("limit", "cut"), [({"trials": 1}, "1 trials are the limit"), ({"seconds": 0.0}, "0 seconds are over")]
 )
 def test_a_search_that_is_cut_says_so(limit: dict[str, float], cut: str) -> None:
     body = "%a = Relu(%x)\n%b = Erf(%a)\n%c = Neg(%b)\n%d = Tanh(%c)\n%e = Abs(%d)"

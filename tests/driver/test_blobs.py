@@ -321,21 +321,15 @@ def altered(module: tinycomp.Module, change: Callable[[dict[str, Any]], object])
     ("change", "message"),
     [
         (lambda blob: blob.update(data="missing"), 'the array "missing" is missing'),
-        (
-            lambda blob: blob.pop("version"),
-            r"programs\[0\].blob.version: the description is damaged; expected a text; found nothing",
-        ),
+        (lambda blob: blob.pop("version"),
+            r"programs\[0\].blob.version: the description is damaged; expected a text; found nothing"),
         (lambda blob: blob.update(version=3), r"blob.version: the description is damaged; expected a text; found 3"),
-        (
-            lambda blob: blob.update(arrays=3),
-            r"programs\[0\].blob.arrays: the description is damaged; expected an object; found 3",
-        ),
-        (
-            lambda blob: blob.update(target="other"),
-            "region scaler_0: the blob is of another target than its region; expected a blob of scaler; found one of",
-        ),
+        (lambda blob: blob.update(arrays=3),
+            r"programs\[0\].blob.arrays: the description is damaged; expected an object; found 3"),
+        (lambda blob: blob.update(target="other"),
+            "region scaler_0: the blob is of another target than its region; expected a blob of scaler; found one of"),
     ],
-)
+)  # fmt: skip
 def test_damaged_descriptions(change: Callable[[dict[str, Any]], object], message: str) -> None:
     module = tinycomp.compile(model(2.0), Device().target)
     with pytest.raises(ArtifactError, match=message):
@@ -363,10 +357,7 @@ def refuses(blob: Blob) -> Any:
     [
         (fails, "^scaler, region scaler_0: the blob does not load: ValueError: no magic number$"),
         (refuses, r"^scaler, region scaler_0, /dev/scaler: the driver is too old\. Update it\.$"),
-        (
-            lambda blob: 3,
-            "^scaler, region scaler_0: a loaded blob cannot be called; expected .*; found int$",
-        ),
+        (lambda blob: 3, "^scaler, region scaler_0: a loaded blob cannot be called; expected .*; found int$"),
     ],
 )
 def test_blobs_that_do_not_load(loader: Callable[[Blob], Any], message: str) -> None:

@@ -42,98 +42,52 @@ def test_shapes_make_one_plan_for_one_size():
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        (
-            {"target": "cc"},
-            TargetError,
-            'there is no target "cc"; expected one of c, ethos_u, npu_sim, tosa. Did you mean "c"?',
-        ),
+        ({"target": "cc"}, TargetError,
+            'there is no target "cc"; expected one of c, ethos_u, npu_sim, tosa. Did you mean "c"?'),
         ({"target": 3}, TargetError, "not a target; expected a name or a tinycomp.Target; found 3"),
         ({"target": None}, TargetError, "a name or a tinycomp.Target; found None"),
         ({"target": ["c", 3]}, TargetError, "found 3"),
-        (
-            {"target": ["host", "c"]},
-            TargetError,
-            'means no target at all; expected "host" alone, or targets without it; found host, c.',
-        ),
+        ({"target": ["host", "c"]}, TargetError,
+            'means no target at all; expected "host" alone, or targets without it; found host, c.'),
         ({"target": ["c", "c"]}, TargetError, "two targets share a name; found c, c. List every target once."),
-        (
-            {"threads": 0},
-            TargetError,
-            "not a number of threads; expected a whole number from 1 to 1024; found 0",
-        ),
+        ({"threads": 0}, TargetError, "not a number of threads; expected a whole number from 1 to 1024; found 0"),
         ({"threads": 1025}, TargetError, "found 1025"),
-        (
-            {"threads": "2"},
-            OptionError,
-            "threads: the option does not take this value; expected int or None; found '2'",
-        ),
+        ({"threads": "2"}, OptionError,
+            "threads: the option does not take this value; expected int or None; found '2'"),
         ({"passes": "simplfy"}, PatternError, 'there is no pass "simplfy". Did you mean "simplify"?'),
-        (
-            {"passes": [3]},
-            PatternError,
-            "not a pass; expected a list of passes; found 3. Use tinycomp.driver.pipeline.parse_passes",
-        ),
-        (
-            {"shapes": [2, 4]},
-            ModelError,
-            'shapes: not shapes by name; expected a dict such as {"x": (2, 4)}; found [2, 4]',
-        ),
-        (
-            {"options": {"c": {"tuning": 3}}},
-            TuningError,
-            "tuning: not a tuning log; expected a tinycomp.targets.c.tuning.log.TuningLog or its path",
-        ),
-        (
-            {"options": {"c": {"winogrd": False}}},
-            OptionError,
-            'target c: there is no option "winogrd"; expected one of winograd, requantize, memory, precision, tuning.',
-        ),
-        (
-            {"options": {"c": {"winograd": 1}}},
-            OptionError,
-            'target c, option winograd: the option does not take this value; expected True, False or "auto"; found 1',
-        ),
-        (
-            {"options": {"c": {"requantize": "fixed"}}},
-            OptionError,
-            'requantize: the option does not take this value; expected "float" or "fixed_point"; found \'fixed\'',
-        ),
+        ({"passes": [3]}, PatternError,
+            "not a pass; expected a list of passes; found 3. Use tinycomp.driver.pipeline.parse_passes"),
+        ({"shapes": [2, 4]}, ModelError,
+            'shapes: not shapes by name; expected a dict such as {"x": (2, 4)}; found [2, 4]'),
+        ({"options": {"c": {"tuning": 3}}}, TuningError,
+            "tuning: not a tuning log; expected a tinycomp.targets.c.tuning.log.TuningLog or its path"),
+        ({"options": {"c": {"winogrd": False}}}, OptionError,
+            'target c: there is no option "winogrd"; expected one of winograd, requantize, memory, precision, tuning.'),
+        ({"options": {"c": {"winograd": 1}}}, OptionError,
+            'target c, option winograd: the option does not take this value; expected True, False or "auto"; found 1'),
+        ({"options": {"c": {"requantize": "fixed"}}}, OptionError,
+            'requantize: the option does not take this value; expected "float" or "fixed_point"; found \'fixed\''),
         (
             {"options": {"C": {}}},
             OptionError,
             'options: there are options for "C", which is not a target of this compilation; expected options for c.'
             ' Did you mean "c"?',
         ),
-        (
-            {"options": {"c": {}}, "target": "host"},
-            OptionError,
-            "expected options for none: everything runs on the host",
-        ),
-        (
-            {"options": ["c"]},
-            OptionError,
-            'options: options are given by target; expected a dict such as {"c": {"winograd": F',
-        ),
-        (
-            {"options": {"c": 3}},
-            OptionError,
-            "target c: not a dict of options; expected a dict of options by name; found 3",
-        ),
-        (
-            {"target": "c:winograd"},
-            OptionError,
-            "target c: cannot read an option; expected OPTION=VALUE; found winograd",
-        ),
-        (
-            {"target": "c:winograd=yes"},
-            OptionError,
-            "target c, option winograd: the option does not take this value; expected never|auto|always; found yes",
-        ),
+        ({"options": {"c": {}}, "target": "host"}, OptionError,
+            "expected options for none: everything runs on the host"),
+        ({"options": ["c"]}, OptionError,
+            'options: options are given by target; expected a dict such as {"c": {"winograd": F'),
+        ({"options": {"c": 3}}, OptionError,
+            "target c: not a dict of options; expected a dict of options by name; found 3"),
+        ({"target": "c:winograd"}, OptionError,
+            "target c: cannot read an option; expected OPTION=VALUE; found winograd"),
+        ({"target": "c:winograd=yes"}, OptionError,
+            "target c, option winograd: the option does not take this value; expected never|auto|always; found yes"),
         ({"memory_limit": -1}, OptionError, "memory_limit: not a limit; expected bytes, a number above 0, or None"),
         ({"shapes": {"y": (2, 4)}}, ModelError, 'shapes names the input "y", which the model does not have'),
         ({"shapes": {"x": (2,)}}, ModelError, "expected 2 dimensions as in float32[2, 4]; found [2]"),
     ],
-)
+)  # fmt: skip
 def test_wrong_options(options, error, text):
     with pytest.raises(error, match=re.escape(text)):
         tinycomp.compile(graph_of(BODY, "y"), **options)

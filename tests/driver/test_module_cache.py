@@ -598,10 +598,7 @@ def test_processes_share_it(path: Path, tmp_path: Path) -> None:
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
     first, second = begin(), begin()
-    assert {first.communicate()[0], second.communicate()[0]} <= {
-        "False False True True\n",
-        "True False False False\n",
-    }
+    assert {first.communicate()[0], second.communicate()[0]} <= {"False False True True\n", "True False False False\n"}
     third = begin()
     assert third.communicate()[0] == "True False False False\n"
     assert len(ModuleCache(tmp_path / "own").entries()) == 1

@@ -64,17 +64,14 @@ def test_texts_of_passes(text, passes):
         ("merge-regions{barriers=3}", PatternError, 'the pass merge-regions cannot take "3" as barriers'),
         ("merge-regions{policy=small}", PatternError, "a value of type Policy. Options other than numbers, words"),
         ("assign-layout{rules=mine}", PatternError, "can be given in Python only"),
-        (
-            "fold-constants{max-bytes=many}",
-            PatternError,
-            'cannot take "many" as max-bytes; expected a value of type int',
-        ),
+        ("fold-constants{max-bytes=many}", PatternError,
+            'cannot take "many" as max-bytes; expected a value of type int'),
         ("fold-constants{max-bytes=true}", PatternError, "a value of type int"),
         ("fold-constants{keep-quantized=1}", PatternError, "a value of type bool"),
         ("merge-composite", PatternError, "lacks an option; expected merge-composite{target=…}; found none"),
         ("fold-constants{max-bytes}", PatternError, 'cannot take "" as max-bytes'),
     ],
-)
+)  # fmt: skip
 def test_texts_that_are_refused(text, error, message):
     with pytest.raises(error, match=re.escape(message)):
         parse_passes(text)

@@ -31,12 +31,7 @@ def module_of(text: str, target: str) -> tinycomp.Module:
 @pytest.mark.parametrize("target", ["c", "host"])
 @pytest.mark.parametrize(
     ("text", "shapes"),
-    [
-        (MATMUL, [("b", 3)]),
-        (EQUAL, [("n", 3), ("n", 3)]),
-        (UNUSED, [("b", "c")]),
-        (BODY, [("b", "c"), ()]),
-    ],
+    [(MATMUL, [("b", 3)]), (EQUAL, [("n", 3), ("n", 3)]), (UNUSED, [("b", "c")]), (BODY, [("b", "c"), ()])],
     ids=["number", "symbol", "unused", "body"],
 )
 def test_inputs_have_the_sizes_that_nodes_which_surely_run_want(text, shapes, target):

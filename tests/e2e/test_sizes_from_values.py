@@ -71,10 +71,8 @@ CASES: dict[str, tuple[Sequence[Declared], Sequence[Sequence[np.ndarray]]]] = {
             for end in (-6, -1, 0, 3, 100, MOST)
         ],
     ),
-    "Expand": (
-        [("x", FLOAT, ["n", 1]), ("b", INT64, [3])],
-        [(X[:, :1], integers(*shape)) for shape in ((2, 5, 3), (1, 1, 1), (0, 5, 1), (2, 1, 0))],
-    ),
+    "Expand": ([("x", FLOAT, ["n", 1]), ("b", INT64, [3])],
+        [(X[:, :1], integers(*shape)) for shape in ((2, 5, 3), (1, 1, 1), (0, 5, 1), (2, 1, 0))]),
     "Reshape": (
         [FLOATS, ("b", INT64, [3])],
         [
@@ -84,12 +82,10 @@ CASES: dict[str, tuple[Sequence[Declared], Sequence[Sequence[np.ndarray]]]] = {
     ),
     "Tile": ([FLOATS, ("b", INT64, [2])], [(X, integers(*times)) for times in ((2, 5), (0, 1), (1, 1))]),
     "ConstantOfShape": ([("b", INT64, [2])], [(integers(2, 5),), (integers(0, 1),)]),
-    "Pad": (
-        [FLOATS, ("b", INT64, [4])],
-        [(X, integers(*pads)) for pads in ((2, 5, 0, 1), (0, 0, 0, 0), (-1, 0, -2, 3))],
-    ),
+    "Pad": ([FLOATS, ("b", INT64, [4])],
+        [(X, integers(*pads)) for pads in ((2, 5, 0, 1), (0, 0, 0, 0), (-1, 0, -2, 3))]),
     "Trilu": ([FLOATS, ("b", INT64, [])], [(X, np.array(k)) for k in (0, 3, -3, 100, -100)]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("op", CASES)
@@ -105,18 +101,10 @@ Chosen = tuple[str, dict[str, Any], Sequence[Declared], Sequence[Sequence[np.nda
 TWO = [FLOATS, ("b", INT64, [2])]
 BLOCK = X.reshape(5, 3, 4)
 AXES: dict[str, Chosen] = {
-    "reduction, axes kept": (
-        "ReduceSum",
-        {"keepdims": 1},
-        [("x", FLOAT, ["n", 3, "m"]), ("b", INT64, [2])],
-        [(BLOCK, integers(*axes)) for axes in ((0, 1), (-1, 0), (1, 2), (2, 1), (-3, -2))],
-    ),
-    "reduction, axes removed": (
-        "ReduceMax",
-        {"keepdims": 0},
-        [("x", FLOAT, ["n", 3, "m"]), ("b", INT64, [1])],
-        [(block, integers(axis)) for axis in (0, 1, 2, -1, -2, -3) for block in (BLOCK, BLOCK[:2, :, 1:])],
-    ),
+    "reduction, axes kept": ("ReduceSum", {"keepdims": 1}, [("x", FLOAT, ["n", 3, "m"]), ("b", INT64, [2])],
+        [(BLOCK, integers(*axes)) for axes in ((0, 1), (-1, 0), (1, 2), (2, 1), (-3, -2))]),
+    "reduction, axes removed": ("ReduceMax", {"keepdims": 0}, [("x", FLOAT, ["n", 3, "m"]), ("b", INT64, [1])],
+        [(block, integers(axis)) for axis in (0, 1, 2, -1, -2, -3) for block in (BLOCK, BLOCK[:2, :, 1:])]),
     "running sum": ("CumSum", {}, [FLOATS, ("b", INT64, [])], [(X, np.array(axis)) for axis in (0, 1, -1, -2)]),
     "slice": (
         "Slice",
@@ -140,7 +128,7 @@ AXES: dict[str, Chosen] = {
         ],
     ),
     "reflected": ("Pad", {"mode": "reflect"}, [FLOATS, ("b", INT64, [4])], [(X, integers(1, 2, 3, 4))]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", AXES)
@@ -225,10 +213,7 @@ def test_arithmetic_on_elements_is_followed():
 
 def test_elements_are_data_as_well():
     """What is beyond all sizes counts as less in a size, but is computed with as it is."""
-    nodes = [
-        helper.make_node("Slice", ["x", "start", "end"], ["y"]),
-        helper.make_node("Sub", ["end", "one"], ["less"]),
-    ]
+    nodes = [helper.make_node("Slice", ["x", "start", "end"], ["y"]), helper.make_node("Sub", ["end", "one"], ["less"])]
     constants = {"start": integers(1), "one": integers(1)}
     model = model_of(nodes, [FLOATS, ("end", INT64, [1])], [("y", FLOAT), ("less", INT64)], constants)
     assert_as_onnxruntime(model, [{"x": X, "end": integers(end)} for end in (MOST, 4, -MOST, 1 << 50)])

@@ -79,21 +79,17 @@ def test_sub_folders_are_allowed(folder: Path) -> None:
         ({"location": "w\0.bin"}, "is empty or malformed"),
         ({"location": "none.bin"}, "the external data cannot be opened: No such file or directory"),
         ({"location": "."}, "the external file is not a regular file"),
-        (
-            {"offset": -1},
-            "the offset of the external data is not valid; expected a number of bytes, at least 0; found '-1'",
-        ),
+        ({"offset": -1},
+            "the offset of the external data is not valid; expected a number of bytes, at least 0; found '-1'"),
         ({"offset": "x"}, "the offset of the external data is not valid"),
         ({"length": -32}, "the length of the external data is not valid"),
         ({"offset": 8}, 'the range lies outside the external file "w.bin"; expected an end of at most 32 bytes'),
         ({"offset": 1 << 60}, "found offset 1152921504606846976 + length 32"),
         ({"length": 1 << 60}, "the length of the external data does not fit dtype and shape; expected 32 bytes"),
-        (
-            {"length": 31},
-            "the length of the external data does not fit dtype and shape; expected 32 bytes; found 31 bytes",
-        ),
+        ({"length": 31},
+            "the length of the external data does not fit dtype and shape; expected 32 bytes; found 31 bytes"),
     ],
-)
+)  # fmt: skip
 def test_unsafe_locations_and_wrong_ranges(folder: Path, entries: dict, text: str) -> None:
     (folder.parent / "w.bin").write_bytes(WEIGHT.tobytes())
     with pytest.raises(ModelError, match=re.escape(text)) as caught:

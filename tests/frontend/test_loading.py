@@ -115,14 +115,10 @@ def test_flipped_bytes_in_the_frame(text: str) -> None:
         ("ir_version", 99, UnsupportedError, "unknown IR version; expected 1 to {ir}; found 99. Install a newer onnx"),
         ("opset", 0, ModelError, 'impossible opset version for domain "ai.onnx"; expected 1 to {opset}; found 0'),
         ("opset", -3, ModelError, 'impossible opset version for domain "ai.onnx"; expected 1 to {opset}; found -3'),
-        (
-            "opset",
-            999,
-            UnsupportedError,
-            'opset 999 of domain "ai.onnx" is not known; expected 1 to {opset}; found 999',
-        ),
+        ("opset", 999, UnsupportedError,
+            'opset 999 of domain "ai.onnx" is not known; expected 1 to {opset}; found 999'),
     ],
-)
+)  # fmt: skip
 def test_versions_out_of_range(field: str, value: int, error: type[Exception], text: str) -> None:
     model = parse(RELU)
     if field == "opset":

@@ -8,12 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tinycomp.errors import MemoryLimitError, ModelError, UnsupportedError
-from tinycomp.ir.proto import (
-    NUMBER_BY_DTYPE,
-    attribute_from_proto,
-    sparse_from_proto,
-    tensor_from_proto,
-)
+from tinycomp.ir.proto import NUMBER_BY_DTYPE, attribute_from_proto, sparse_from_proto, tensor_from_proto
 from tinycomp.ir.to_proto import attribute_to_proto, tensor_to_proto
 from tinycomp.ir.types import SequenceType, TensorType, numpy_dtype
 

@@ -93,10 +93,8 @@ def test_the_mask_is_as_long_as_the_buffer_where_the_model_says_so(size, length)
             'Did you mean "position_ids"? Other names: config={"model": {"decoder": {"inputs": {"input_ids": "…"}}}}.',
         ),
         (Fake(outputs=(LOGITS,)), 'input "past_key_values.0.key": the input is not one of a decoder'),
-        (
-            Fake((PAST,)),
-            'names: there is no "input_ids"; expected "input_ids" among the inputs or outputs; found past_',
-        ),
+        (Fake((PAST,)),
+            'names: there is no "input_ids"; expected "input_ids" among the inputs or outputs; found past_'),
         (
             Fake(outputs=(spec("logit", 1, "s", 11), PRESENT)),
             'there is no "logits"; expected "logits" among the inputs or outputs; found logit, present.0.key. '
@@ -126,16 +124,12 @@ def test_the_mask_is_as_long_as_the_buffer_where_the_model_says_so(size, length)
         ),
         (Fake((IDS, spec(PAST.name, 1, 3, "past", 4))), "the past has the wrong shape; expected [1, heads, tokens, si"),
         (Fake((IDS, spec(PAST.name, 2, 2, "past", 4))), "the past has the wrong shape; expected [1, heads, tokens, si"),
-        (
-            Fake((IDS, spec(PAST.name, 1, "past", 4))),
-            '"past_key_values.0.key": the cache has the wrong shape; expected [batch, heads, tokens, size]; found',
-        ),
-        (
-            Fake((IDS, PAST), (LOGITS, spec(PRESENT.name, 1, 2, "past", 4))),
-            'input "past_key_values.0.key": the length of the cache is open; expected a capacity; found past_key_val',
-        ),
+        (Fake((IDS, spec(PAST.name, 1, "past", 4))),
+            '"past_key_values.0.key": the cache has the wrong shape; expected [batch, heads, tokens, size]; found'),
+        (Fake((IDS, PAST), (LOGITS, spec(PRESENT.name, 1, 2, "past", 4))),
+            'input "past_key_values.0.key": the length of the cache is open; expected a capacity; found past_key_val'),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_decoder_is_told(module, message):
     with pytest.raises(GenerationError) as caught:
         Decoder(module)

@@ -142,21 +142,17 @@ def test_a_full_cache_is_an_error_after_the_last_token_that_fits(expected):
         ({"tokens": {3, 1}}, "tokens: not tokens; expected whole numbers; found a set"),
         ({"tokens": {1: 2}}, "tokens: not tokens; expected whole numbers; found a dict"),
         ({"stop": [[]]}, "tokens: not tokens; expected ids from 0 on, at least one; found none"),
-        (
-            {"max_new_tokens": -1},
-            "max_new_tokens: the option does not take this value; expected int, 0 or more; found -1",
-        ),
+        ({"max_new_tokens": -1},
+            "max_new_tokens: the option does not take this value; expected int, 0 or more; found -1"),
         ({"tokens": [10**30]}, "tokens: not tokens; expected ids from 0 on, at least one; found 10000"),
         ({"top_k": 1.5}, "top_k: the option does not take this value; expected int or None; found 1.5"),
-        (
-            {"temperature": -1.0},
-            "temperature: temperature cannot have this value; expected a number from 0 on; found -1.0",
-        ),
+        ({"temperature": -1.0},
+            "temperature: temperature cannot have this value; expected a number from 0 on; found -1.0"),
         ({"config": "nowhere.json"}, "nowhere.json: there is no such file; expected a genai_config.json"),
         ({"config": {"model": {"context_length": -(10**5000)}}}, "not the configuration of a decoder; expected a"),
         ({"config": {"model": 3}}, "config, model: not the configuration of a decoder; expected an object; found 3"),
     ],
-)
+)  # fmt: skip
 def test_options_are_checked_at_once(options, message):
     with pytest.raises(GenerationError) as caught:
         tinycomp.generate(Session(decoder("shared", capacity=8)), options.pop("tokens", PROMPT), **options)

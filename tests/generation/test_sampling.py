@@ -88,10 +88,7 @@ def test_logits_have_to_be_numbers(logits, found):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"temperature": np.nan},
-            "temperature: the option does not take this value; expected float; found nan",
-        ),
+        ({"temperature": np.nan}, "temperature: the option does not take this value; expected float; found nan"),
         ({"top_k": 0}, "top_k: top_k cannot have this value; expected a whole number from 1 on, or None; found 0"),
         ({"top_p": 1.5}, "top_p: top_p cannot have this value; expected a number above 0, up to 1, or None; found 1.5"),
         ({"seed": -1}, "seed: seed cannot have this value; expected a whole number from 0 on, or None; found -1"),

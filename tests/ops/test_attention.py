@@ -240,10 +240,7 @@ def test_a_graph_that_changes_the_shape_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("shapes", "message"),
-    [
-        ((Q, K, (2, 2, 4, 6)), "K and V differ in length"),
-        ((Q, K[1:], V), "operand 1 has the wrong rank; expected 4"),
-    ],
+    [((Q, K, (2, 2, 4, 6)), "K and V differ in length"), ((Q, K[1:], V), "operand 1 has the wrong rank; expected 4")],
 )
 def test_operands_that_do_not_fit_are_refused(shapes: tuple, message: str) -> None:
     with pytest.raises(ExecutionError, match=message):

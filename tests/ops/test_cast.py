@@ -124,10 +124,7 @@ def test_bit_cast():
     assert run_ours("BitCast", [np.array(1.0, "f")], {"to": TensorProto.UINT32})[0].item() == 0x3F800000
     narrow = run_ours("BitCast", [np.array([-1, 7], dtype_of("int4"))], {"to": TensorProto.UINT4})[0]
     assert narrow.astype(int).tolist() == [15, 7]
-    with pytest.raises(
-        ExecutionError,
-        match=r"the widths differ; .*; found float32 and float64",
-    ):
+    with pytest.raises(ExecutionError, match=r"the widths differ; .*; found float32 and float64"):
         run_ours("BitCast", [x], {"to": TensorProto.DOUBLE})
 
 

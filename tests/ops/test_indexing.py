@@ -25,11 +25,7 @@ F = np.zeros((3, 4), np.float32)
         ("Gather", [F, np.array(-4)], "expected indices in [-3, 2]; found -4"),
         ("Gather", [F[:0], np.array(0)], "expected no index, since the axis is empty"),
         ("GatherElements", [F, np.array([[5]])], "GatherElements: index out of bounds"),
-        (
-            "GatherElements",
-            [F, np.zeros((1, 5), int)],
-            "beyond axis 1 of the data; expected up to 4; found 5",
-        ),
+        ("GatherElements", [F, np.zeros((1, 5), int)], "beyond axis 1 of the data; expected up to 4; found 5"),
         ("GatherND", [F, np.array([[0, 4]])], "GatherND: index out of bounds; expected indices in [-4, 3]; found 4"),
         ("GatherND", [F, np.array([[0, 0, 0]])], "tuples of indices have a wrong length; expected 1 to 2"),
         ("ScatterElements", [F, np.array([[3]]), np.ones((1, 1), "f")], "ScatterElements: index out of bounds"),

@@ -24,21 +24,11 @@ from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.passes.inline_functions import InlineFunctions
 from tinycomp.passes.simplify import Simplify
 
-PASSES = (
-    InlineFunctions(),
-    FoldConstants(),
-    Simplify(),
-    EliminateCommonSubexpressions(),
-    EliminateDeadCode(),
-)
+PASSES = (InlineFunctions(), FoldConstants(), Simplify(), EliminateCommonSubexpressions(), EliminateDeadCode())
 MODULES = (
-    "fold_constants",
-    "simplify",
-    "simplify.no_ops",
-    "eliminate_common_subexpressions",
-    "eliminate_dead_code",
+    "fold_constants", "simplify", "simplify.no_ops", "eliminate_common_subexpressions", "eliminate_dead_code",
     "inline_functions",
-)
+)  # fmt: skip
 SLOW = {f"light_{name}" for name in ("vgg19", "zfnet512", "bvlc_alexnet", "inception_v1", "resnet50", "densenet121")}
 """Models whose operators others have too, and which numpy takes seconds to run."""
 

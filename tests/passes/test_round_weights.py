@@ -79,10 +79,7 @@ def test_verification_refuses_what_changes_too_much() -> None:
     """Differences of numbers that rounding makes equal."""
     large = np.ones((1024, 512), np.float32)
     large[:, 0] = 1.001
-    nodes = [
-        helper.make_node("MatMul", ["x", "large"], ["h"]),
-        helper.make_node("MatMul", ["h", "apart"], ["y"]),
-    ]
+    nodes = [helper.make_node("MatMul", ["x", "large"], ["h"]), helper.make_node("MatMul", ["h", "apart"], ["y"])]
     apart = np.zeros((512, 1), np.float32)
     apart[:2, 0] = 1, -1
     close = make_model(nodes, {"x": np.ones((2, 1024), np.float32)}, {"large": large, "apart": apart}, ["y"])
@@ -112,10 +109,7 @@ def test_weights_of_several_products_are_rounded_once() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (
-            {"precision": "fp16"},
-            r"precision: unknown precision; expected one of f32, bf16, f16; found \'fp16\'",
-        ),
+        ({"precision": "fp16"}, r"precision: unknown precision; expected one of f32, bf16, f16; found \'fp16\'"),
         (
             {"precision": "bf16", "passes": "simplify"},
             r"rounded by the default passes only.*round-weights\{precision=bf16\}",

@@ -75,9 +75,6 @@ SAID = {
     ("x.max()", "none"): "there are no elements to choose one of; found aten.max.default",
     ("True - x", "int64"): "types of its operands; found aten.rsub.Scalar, Subtraction, the `-` operator, with a bool",
     ("x ** -1", ""): "aten.pow.Tensor_Scalar, Integers to negative integer powers are not allowed",
-    (
-        "x[1:].copy_(x[:-1]); x + 0",
-        "",
-    ): "written from others, some of which are the same; found aten.copy_",
+    ("x[1:].copy_(x[:-1]); x + 0", ""): "written from others, some of which are the same; found aten.copy_",
 }
 """What refusals say where PyTorch refuses, too."""

@@ -59,11 +59,7 @@ def test_what_is_compiled_is_what_pytorch_does_or_refused_by_name(trial, what: s
     [
         ("twice", "complex", "argument l_x_: a tensor has complex numbers; expected real numbers in strided memory"),
         ("cloned", "float8", "a tensor has floats of 8 bits"),
-        (
-            "a part added to",
-            "bool",
-            "for the types of its operands; found aten.mul_.Tensor, result type Long",
-        ),
+        ("a part added to", "bool", "for the types of its operands; found aten.mul_.Tensor, result type Long"),
         ("twice", "meta", "a tensor has a device; .*found torch.float32, torch.strided, meta"),
         ("filled by index", "overlapping", r"elements of an argument share memory, and .*strides \(1, 1\)"),
         ("gradient", "contiguous", "torch.func: the graph differentiates or maps by itself"),

@@ -201,10 +201,7 @@ class TestRefusals:
             ([{"y": images()[0]}], 'calibration input 0: .*"y"'),
             ([images()[0].astype(np.float64)], "calibration input 0, .*float64"),
             ([images(channels=4)[0]], r"calibration input 0, .*4"),
-            (
-                [images()[0], images()[0][:0]],
-                r"calibration input 1: .*must have elements.*x of shape \[0,",
-            ),
+            ([images()[0], images()[0][:0]], r"calibration input 1: .*must have elements.*x of shape \[0,"),
             ([images()[0], images()[0] * np.nan], r'calibration input 1, "x": calibration data must be finite.*nan at'),
         ],
     )
@@ -225,10 +222,7 @@ class TestRefusals:
             ({"activations": "int16"}, "expected one of uint8, int8; found 'int16'"),
             ({"keep_float": 3}, "keep_float: not a way to name layers; expected names.*; found 3"),
             ({"percentile": 99.0}, "percentile: only one method has a percentile.*found 99.0 with method='minmax'"),
-            (
-                {"method": "percentile", "percentile": 0.999},
-                "not a share of the values; expected a number above 50",
-            ),
+            ({"method": "percentile", "percentile": 0.999}, "not a share of the values; expected a number above 50"),
             ({"keep_float": "frist"}, 'no layer is called "frist".*Did you mean "first"'),
             ({"keep_float": "last 9 conv"}, "asks for more layers than there are; expected at least 9; found 4"),
             ({"keep_float": "last gru"}, "The model has layers of Add, Conv"),

@@ -215,23 +215,15 @@ def test_weights_of_eight_bits_are_the_default_and_need_data():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"weights": "int3"},
-            'weights: the option does not take this value; expected "int8" or "int4"; found \'int3\'. Did you mean',
-        ),
+        ({"weights": "int3"},
+            'weights: the option does not take this value; expected "int8" or "int4"; found \'int3\'. Did you mean'),
         ({"block": 24}, "block: block cannot have this value; expected one of 16, 32, 64, 128, 256; found 24"),
-        (
-            {"accuracy_level": 5},
-            "accuracy_level: accuracy_level cannot have this value; expected one of 0, 1, 2, 3, 4; found 5",
-        ),
-        (
-            {"weights": "int8", "accuracy_level": 4},
-            "accuracy_level: accuracy_level does not go with these weights; expected 0; found 4. It is for weights=",
-        ),
-        (
-            {"method": "entropy"},
-            "method: method cannot have this value; expected one of minmax, mse, gptq; found 'entropy'",
-        ),
+        ({"accuracy_level": 5},
+            "accuracy_level: accuracy_level cannot have this value; expected one of 0, 1, 2, 3, 4; found 5"),
+        ({"weights": "int8", "accuracy_level": 4},
+            "accuracy_level: accuracy_level does not go with these weights; expected 0; found 4. It is for weights="),
+        ({"method": "entropy"},
+            "method: method cannot have this value; expected one of minmax, mse, gptq; found 'entropy'"),
         (
             {"method": "gptq"},
             "calibration: there is no calibration data; expected data for method='gptq'; found None. "
@@ -244,29 +236,21 @@ def test_weights_of_eight_bits_are_the_default_and_need_data():
         ),
         ({"activations": "int8"}, "activations does not go with these weights; expected 'uint8'; found 'int8'"),
         ({"percentile": 99.0}, "percentile does not go with these weights; expected None; found 99.0"),
-        (
-            {"weights": "int8", "block": 64},
-            'block: block does not go with these weights; expected 32; found 64. It is for weights="int4".',
-        ),
-        (
-            {"weights": "int8", "method": "gptq"},
-            "method: method does not go with these weights; expected 'minmax'; found 'gptq'. It is for",
-        ),
+        ({"weights": "int8", "block": 64},
+            'block: block does not go with these weights; expected 32; found 64. It is for weights="int4".'),
+        ({"weights": "int8", "method": "gptq"},
+            "method: method does not go with these weights; expected 'minmax'; found 'gptq'. It is for"),
         (
             {"keep_float": "MatMul"},
             "product: there is nothing to quantise; expected at least one MatMul or Gemm of floats with a constant "
             "matrix; found all of them kept in float",
         ),
-        (
-            {"calibration": np.array([object(), object()])},
-            "calibration: not an iterable of inputs; expected arrays by name: x; found an array of shape [2]. Give an",
-        ),
-        (
-            {"calibration": [{"x": np.full((1, 40), 1e30, np.float32)}]},
-            'calibration input 0, value "x": a value is not finite, or too large; expected finite numbers. Leave',
-        ),
+        ({"calibration": np.array([object(), object()])},
+            "calibration: not an iterable of inputs; expected arrays by name: x; found an array of shape [2]. Give an"),
+        ({"calibration": [{"x": np.full((1, 40), 1e30, np.float32)}]},
+            'calibration input 0, value "x": a value is not finite, or too large; expected finite numbers. Leave'),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_asked_for(options, message):
     with pytest.raises(QuantizationError) as caught:
         tinycomp.quantize(product(), **{"weights": "int4"} | options)

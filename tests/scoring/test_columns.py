@@ -70,13 +70,10 @@ def test_elements_take_the_dtype_of_the_input(wanted: TensorSpec, column: pa.Arr
         (spec("float32", "N", 2), pa.array([[1.0], [1.0, 2.0]]), "the rows differ in length; .* lists of 1, 2"),
         (spec("int64", "N"), pa.array([1.5]), "a number does not fit; expected int64; found double: .*truncated"),
         (spec("uint8", "N"), pa.array([256]), "a number does not fit; expected uint8"),
-        (
-            spec("float32", "N"),
-            pa.array([1e300]),
-            "a number does not fit; expected float32; found one that is too large",
-        ),
+        (spec("float32", "N"), pa.array([1e300]),
+            "a number does not fit; expected float32; found one that is too large"),
     ],
-)
+)  # fmt: skip
 def test_what_does_not_fit_is_refused(wanted: TensorSpec, column: pa.Array, message: str) -> None:
     with pytest.raises(FeedError, match=message):
         array_of(wanted, column)

@@ -212,12 +212,8 @@ def behind(size: Any, data: bytes, dtype: str = "float32", shift: int = 0) -> An
 @pytest.mark.parametrize(
     ("size", "data", "dtype", "message"),
     [
-        (
-            24,
-            b"1" * 20,
-            "float32",
-            "not a number of bytes that are there; expected up to 20 bytes after the JSON; found 24",
-        ),
+        (24, b"1" * 20, "float32",
+            "not a number of bytes that are there; expected up to 20 bytes after the JSON; found 24"),
         (-1, b"", "float32", "not a number of bytes that are there"),
         ("24", b"1" * 24, "float32", "not a number of bytes that are there; .* found a text"),
         (20, b"1" * 20, "float32", "wrong number of bytes; expected 6 elements of 4; found 20"),
@@ -228,7 +224,7 @@ def behind(size: Any, data: bytes, dtype: str = "float32", shift: int = 0) -> An
         (25, b"\0" * 25, "string", "wrong number of bytes; expected 6 texts of 24 bytes; found 25"),
         (25, b"\1\0\0\0\xff" + b"\0" * 20, "string", "element 0: not a text; expected UTF-8"),
     ],
-)
+)  # fmt: skip
 def test_bytes_must_be_as_many_as_they_say(size: Any, data: bytes, dtype: str, message: str) -> None:
     with pytest.raises(RequestError, match=message):
         behind(size, data, dtype)

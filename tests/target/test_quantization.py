@@ -12,14 +12,7 @@ import tinycomp
 from tinycomp.errors import TargetError
 from tinycomp.ir import Graph, Node, TensorType, Value
 from tinycomp.passes.check_quantization import CheckQuantization
-from tinycomp.target import (
-    QuantizationCheck,
-    QuantizationRule,
-    QuantizedLayer,
-    Target,
-    find,
-    violations,
-)
+from tinycomp.target import QuantizationCheck, QuantizationRule, QuantizedLayer, Target, find, violations
 from tinycomp.target_api import P, patterns, reject
 
 RULE = QuantizationRule(activations=("int8",), weights=("int8",))

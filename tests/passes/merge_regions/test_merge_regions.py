@@ -186,9 +186,7 @@ def test_a_policy_hands_whole_regions_back_and_says_so():
     graph = merged(body, "c", policy=Policy(min_nodes=2))
     assert regions(graph) == [{"b", "c"}]
     assert claims(graph) == {"a": None, "h": None, "b": "npu", "c": "npu"}
-    assert remarks(graph, STAGE) == [
-        (("a",), "npu", "policy.min_nodes", "the region has 1 node(s), fewer than 2"),
-    ]
+    assert remarks(graph, STAGE) == [(("a",), "npu", "policy.min_nodes", "the region has 1 node(s), fewer than 2")]
 
 
 def test_a_composite_that_goes_back_to_the_host_is_taken_apart():
@@ -196,9 +194,7 @@ def test_a_composite_that_goes_back_to_the_host_is_taken_apart():
     graph.outline(graph.nodes, "npu.relu_neg", domain="tinycomp.composite", target="npu")
     MergeRegions(policy=Policy(min_nodes=3)).run(graph)
     assert [(n.op, n.target) for n in graph.nodes] == [("Relu", None), ("Neg", None)]
-    assert remarks(graph, STAGE) == [
-        (("a", "b"), "npu", "policy.min_nodes", "the region has 2 node(s), fewer than 3"),
-    ]
+    assert remarks(graph, STAGE) == [(("a", "b"), "npu", "policy.min_nodes", "the region has 2 node(s), fewer than 3")]
 
 
 def test_the_policy_of_a_target_counts_for_its_regions_only():

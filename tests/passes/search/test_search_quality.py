@@ -13,16 +13,7 @@ import pytest
 from benchmarks.partition_fuzz import fewest
 from tests.graphs_partition import is_valid, problem_of
 from tinycomp.passes.search import regions
-from tinycomp.passes.search.regions import (
-    STEPS,
-    Problem,
-    RegionSearch,
-    contract,
-    join_pairs,
-    safe_joins,
-    split,
-    sweep,
-)
+from tinycomp.passes.search.regions import STEPS, Problem, RegionSearch, contract, join_pairs, safe_joins, split, sweep
 
 
 def count_regions(problem: Problem) -> int:

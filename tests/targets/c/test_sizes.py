@@ -91,14 +91,8 @@ REFUSED: Mapping[str, Sequence[str]] = {
 FIXED = {"NonMaxSuppression": 4}
 """Sizes that an operator prescribes."""
 NOT_WITHOUT_ELEMENTS = {
-    "Attention",
-    "AveragePool",
-    "GlobalAveragePool",
-    "GlobalMaxPool",
-    "Hardmax",
-    "ReduceLogSum",
-    "ReduceLogSumExp",
-}
+    "Attention", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Hardmax", "ReduceLogSum", "ReduceLogSumExp",
+}  # fmt: skip
 """Operators that are not defined, or not alike everywhere, where there is nothing to reduce."""
 
 

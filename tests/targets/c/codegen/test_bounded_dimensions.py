@@ -91,14 +91,8 @@ FOLLOWING = {
     "columns": [node("Split", ["kept"], ["a", "b", "y"], axis=1, num_outputs=3)],
     "squeezed": [node("Gather", ["kept", "two"], ["a"], axis=1), node("Squeeze", ["a", "one"], ["y"])],
     "flattened": [node("Gather", ["kept", "two"], ["a"], axis=1), node("Reshape", ["a", "flat"], ["y"])],
-    "slices": [
-        node("Gather", ["kept", "scalar"], ["a"], axis=1),
-        node("Gather", ["table", "a"], ["y"], axis=0),
-    ],
-    "transposed rows": [
-        node("Unsqueeze", ["kept", "two"], ["a"]),
-        node("Transpose", ["a"], ["y"], perm=[0, 2, 1]),
-    ],
+    "slices": [node("Gather", ["kept", "scalar"], ["a"], axis=1), node("Gather", ["table", "a"], ["y"], axis=0)],
+    "transposed rows": [node("Unsqueeze", ["kept", "two"], ["a"]), node("Transpose", ["a"], ["y"], perm=[0, 2, 1])],
     "both results": [node("Mul", ["kept", "weights"], ["a"]), node("Concat", ["a", "kept"], ["y"], axis=1)],
 }
 CONSTANTS = {

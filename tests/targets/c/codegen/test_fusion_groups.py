@@ -47,11 +47,7 @@ T = "float32[2, 8, 40]"
         # Two fusion groups meet.
         (f"%a: {T} = Relu@14(%x)\n%b: {T} = Neg@13(%x)\n%y: {T} = Add@14(%a, %b)", "%y", ["Relu Neg Add"]),
         # A result that something else has read by then closes the group: contracting both Adds would make a cycle.
-        (
-            f"%a: {T} = Relu@14(%x)\n%s: {T} = Softmax@13(%a)\n%y: {T} = Add@14(%a, %s)",
-            "%y",
-            ["Relu", "Add"],
-        ),
+        (f"%a: {T} = Relu@14(%x)\n%s: {T} = Softmax@13(%a)\n%y: {T} = Add@14(%a, %s)", "%y", ["Relu", "Add"]),
         # Another shape is another fusion group.
         (
             "%r: float32[2, 8, 1] = ReduceMax@13(%x) {axes = [2]}\n%e: float32[2, 8, 1] = Exp@13(%r)\n"

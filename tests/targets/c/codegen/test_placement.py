@@ -68,19 +68,12 @@ GRAPHS = {
         ["y"],
         2,
     ),
-    "read elsewhere too": (
-        [FIRST, node("Conv", ["a", "w3"], "b", **SAME), joined("a", "b"), LAST],
-        ["y"],
-        2,
-    ),
+    "read elsewhere too": ([FIRST, node("Conv", ["a", "w3"], "b", **SAME), joined("a", "b"), LAST], ["y"], 2),
     "one value twice": ([FIRST, joined("a", "a"), LAST], ["y"], 3),
     "joined to what enters": ([FIRST, joined("x", "a"), LAST], ["y"], 3),
     "also an output": ([FIRST, OTHER, joined("a", "b"), LAST], ["y", "a"], 3),
-    "nested": (
-        [FIRST, OTHER, joined("a", "b"), joined("j", "a", output="k"), node("Conv", ["k", "w96"], "y")],
-        ["y"],
-        4,
-    ),
+    "nested": ([FIRST, OTHER, joined("a", "b"), joined("j", "a", output="k"), node("Conv", ["k", "w96"], "y")], ["y"],
+        4),
     "slices are convolved and pooled": (
         [
             node("Conv", ["x", "double"], "d"),
@@ -103,7 +96,7 @@ GRAPHS = {
         ["y"],
         3,
     ),
-}
+}  # fmt: skip
 WEIGHTS |= {
     "scales": np.array([1, 1, 1, 2], np.float32),
     "w96": floats(16, 96, 1, 1, seed=6),

@@ -439,10 +439,7 @@ def test_attention_equals_the_host(name):
         np.testing.assert_allclose(result[output], array, 2e-5, 2e-6)
 
 
-APART = {
-    "scores": ({"scores": [2, 4, 5, 13]}, {}),
-    "double precision": ({}, {"softmax_precision": TensorProto.DOUBLE}),
-}
+APART = {"scores": ({"scores": [2, 4, 5, 13]}, {}), "double precision": ({}, {"softmax_precision": TensorProto.DOUBLE})}
 
 
 @pytest.mark.parametrize("name", APART)

@@ -122,12 +122,7 @@ NETWORKS: dict[str, tuple[list[dict[str, Any]], int, int, int]] = {
     "a mobile network begins so": ([STEM, depthwise(8), pointwise(12), depthwise(12, strides=[2, 2])], 3, 61, 1),
     "two images": ([pointwise(20), depthwise(20)], 5, 23, 2),
     "a residual": ([pointwise(20), depthwise(20), pointwise(5, add=(30, 30), op="Sigmoid")], 5, 30, 2),
-    "wide windows": (
-        [depthwise(16, kernel_shape=[5, 5], pads=[2, 2, 2, 2]), pointwise(7)],
-        16,
-        40,
-        1,
-    ),
+    "wide windows": ([depthwise(16, kernel_shape=[5, 5], pads=[2, 2, 2, 2]), pointwise(7)], 16, 40, 1),
     "dilated": ([pointwise(16), depthwise(16, dilations=[2, 2], pads=[2, 2, 2, 2])], 4, 33, 1),
     "without padding": ([depthwise(8, pads=[0, 0, 0, 0]), pointwise(9), depthwise(9, pads=[0, 1, 0, 1])], 8, 37, 1),
     "steps of three": ([pointwise(16), depthwise(16, strides=[3, 3])], 4, 50, 1),

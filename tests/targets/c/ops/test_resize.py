@@ -74,11 +74,7 @@ def test_a_scale_that_gives_another_size_than_declared_is_right_and_what_is_no_s
     module = compiled((1, 1, 4, 4), (1, 1, 8, 4), {"scales": np.ones(4, F32)})
     x, scales = floats(1, 1, 4, 4), np.array([1, 1, 2, 1], F32)
     assert module.run({"x": x, "scales": scales})["y"].shape == (1, 1, 8, 4)
-    for wrong, text in (
-        (-2.0, "not positive"),
-        (np.inf, "not positive"),
-        (np.nan, "not positive"),
-    ):
+    for wrong, text in ((-2.0, "not positive"), (np.inf, "not positive"), (np.nan, "not positive")):
         scales[2] = wrong
         with pytest.raises(TinycompError, match=text):
             module.run({"x": x, "scales": scales})
