@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
 import onnxruntime as ort
 
 import tinycomp
@@ -16,10 +17,15 @@ from tinycomp.runtime.module import Module
 from tinycomp.targets.c import TARGET
 
 __all__ = ["Case", "Const", "Operand", "assert_close", "assert_ran_on_c", "check", "compile_for", "make_model",
-           "run_onnxruntime"]  # fmt: skip
+           "nodes_of", "run_onnxruntime"]  # fmt: skip
 
 PARTS = {"QLinearConv": "Conv", "QLinearMatMul": "MatMul"}
 """Operators that run as composites, and what is in those."""
+
+
+def nodes_of(text: str) -> list[onnx.NodeProto]:
+    """Return the nodes of a text in ONNX's form, such as ``a = Relu(x) y = Neg(a)``."""
+    return list(onnx.parser.parse_graph(f"g () => () {{ {text} }}").node)
 
 
 def compile_for(model: onnx.ModelProto, target: str = "c", **options: Any) -> Module:

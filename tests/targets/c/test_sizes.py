@@ -30,7 +30,7 @@ from tests.cases import (
 from tests.cases import conv as convs
 from tests.cases.subject import rows
 from tests.cases.values import floats
-from tests.targets.c.harness import Case, assert_close, compile_for, make_model, run_onnxruntime
+from tests.targets.c.harness import Case, assert_close, compile_for, make_model, nodes_of, run_onnxruntime
 from tests.targets.c.ops import test_attention, test_norm, test_rotary
 from tests.targets.c.quantized import test_block_products, test_run_time_products
 from tests.targets.c.quantized.test_layers import LAYERS, conv
@@ -300,15 +300,15 @@ def language_composites() -> Iterator[tuple[str, Model]]:
     yield "rotary", Model(named(turned, shapes), shapes, TOKENS, ["c.rotary"])
     shapes = {"x": ("n", "t", 24), "r": ("n", "t", 24)}
     feeds = {"x": test_norm.X, "r": test_norm.Y}
-    for name, nodes in test_norm.SUMS.items():
-        summed = [helper.make_node("Add", ["x", "r"], ["t"]), *nodes]
+    for name, text in test_norm.SUMS.items():
+        summed = nodes_of(f"{test_norm.SUM} {text}")
         used = {n for each in summed for n in each.input}
         if "table" in used:
             continue  # it has a gain for every place of a known length
         constants = {n: v for n, v in test_norm.CONSTANTS.items() if n in used}
         model = make_model(summed, feeds, constants, ["y"], 23, symbolic=shapes)
         yield f"sum {name}", Model(model, shapes, TOKENS, ["c.norm_of_sum"])
-    nodes = test_norm.spelled("Pow", "Div", True)
+    nodes = nodes_of(test_norm.spelled("Pow", "Div", True))
     used = {n for each in nodes for n in each.input}
     constants = {n: v for n, v in test_norm.CONSTANTS.items() if n in used}
     model = make_model(nodes, {"x": test_norm.X}, constants, ["y"], 23, symbolic={"x": shapes["x"]})

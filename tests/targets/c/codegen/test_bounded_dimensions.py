@@ -7,10 +7,10 @@ import pickle
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 import tinycomp
-from tests.targets.c.harness import assert_ran_on_c, compile_for, make_model, run_onnxruntime
+from tests.targets.c.harness import assert_ran_on_c, compile_for, make_model, nodes_of, run_onnxruntime
 from tinycomp.errors import ExecutionError, FeedError, MemoryLimitError, UnsupportedError
 from tinycomp.runtime.csource.source import CSource
 
@@ -26,18 +26,14 @@ def detections(seed: int = 0, boxes: int = BOXES, batch: int = BATCH) -> dict[st
 
 
 SETTINGS = {"most": np.array([MOST]), "iou": np.array([0.1], "f4"), "least": np.array([0.85], "f4")}
-SUPPRESSION = ("NonMaxSuppression", ["boxes", "scores", "most", "iou", "least"], ["kept"])
-
-
-def node(op: str, inputs: list[str], outputs: list[str], **attrs):
-    return helper.make_node(op, inputs, outputs, name=outputs[0], **attrs)
+SUPPRESSION = nodes_of("kept = NonMaxSuppression(boxes, scores, most, iou, least)")
 
 
 def model_of(*nodes, outputs=("kept",), constants=None, feeds=None, symbolic=None):
     """A suppression, and what follows."""
     feeds = detections() if feeds is None else feeds
     given = {n: a for n, a in {**SETTINGS, **(constants or {})}.items() if n not in feeds}
-    return make_model([node(*SUPPRESSION), *nodes], feeds, given, outputs, symbolic=symbolic)
+    return make_model([*SUPPRESSION, *nodes], feeds, given, outputs, symbolic=symbolic)
 
 
 def index(*numbers: int) -> np.ndarray:
@@ -57,16 +53,10 @@ def check(model, feeds, module=None):
 
 def gathered() -> tuple[list, dict[str, np.ndarray]]:
     """The box and score of everything that is kept, as detectors end."""
-    nodes = [
-        node("Gather", ["kept", "columns"], ["where"], axis=1),
-        node("GatherND", ["boxes", "where"], ["box"]),
-        node("GatherND", ["scores", "kept"], ["score"]),
-        node("Unsqueeze", ["score", "one"], ["column"]),
-        node("Slice", ["kept", "one", "two", "one"], ["label"]),
-        node("Cast", ["label"], ["class"], to=TensorProto.FLOAT),
-        node("Concat", ["box", "column", "class"], ["rows"], axis=1),
-    ]
-    return nodes, {"columns": index(0, 2), "one": index(1), "two": index(2)}
+    text = """where = Gather<axis = 1>(kept, columns) box = GatherND(boxes, where) score = GatherND(scores, kept)
+        column = Unsqueeze(score, one) label = Slice(kept, one, two, one) class = Cast<to = 1>(label)
+        rows = Concat<axis = 1>(box, column, class)"""
+    return nodes_of(text), {"columns": index(0, 2), "one": index(1), "two": index(2)}
 
 
 def test_what_follows_row_by_row_is_in_the_region():
@@ -81,19 +71,15 @@ def test_what_follows_row_by_row_is_in_the_region():
 
 
 FOLLOWING = {
-    "element-wise": [node("Mul", ["kept", "weights"], ["y"])],
-    "with itself": [node("Add", ["kept", "kept"], ["y"])],
-    "chain": [
-        node("Cast", ["kept"], ["f"], to=TensorProto.FLOAT),
-        node("Sqrt", ["f"], ["g"]),
-        node("Neg", ["g"], ["y"]),
-    ],
-    "columns": [node("Split", ["kept"], ["a", "b", "y"], axis=1, num_outputs=3)],
-    "squeezed": [node("Gather", ["kept", "two"], ["a"], axis=1), node("Squeeze", ["a", "one"], ["y"])],
-    "flattened": [node("Gather", ["kept", "two"], ["a"], axis=1), node("Reshape", ["a", "flat"], ["y"])],
-    "slices": [node("Gather", ["kept", "scalar"], ["a"], axis=1), node("Gather", ["table", "a"], ["y"], axis=0)],
-    "transposed rows": [node("Unsqueeze", ["kept", "two"], ["a"]), node("Transpose", ["a"], ["y"], perm=[0, 2, 1])],
-    "both results": [node("Mul", ["kept", "weights"], ["a"]), node("Concat", ["a", "kept"], ["y"], axis=1)],
+    "element-wise": "y = Mul(kept, weights)",
+    "with itself": "y = Add(kept, kept)",
+    "chain": "f = Cast<to = 1>(kept) g = Sqrt(f) y = Neg(g)",
+    "columns": "a, b, y = Split<axis = 1, num_outputs = 3>(kept)",
+    "squeezed": "a = Gather<axis = 1>(kept, two) y = Squeeze(a, one)",
+    "flattened": "a = Gather<axis = 1>(kept, two) y = Reshape(a, flat)",
+    "slices": "a = Gather<axis = 1>(kept, scalar) y = Gather<axis = 0>(table, a)",
+    "transposed rows": "a = Unsqueeze(kept, two) y = Transpose<perm = [0, 2, 1]>(a)",
+    "both results": "a = Mul(kept, weights) y = Concat<axis = 1>(a, kept)",
 }
 CONSTANTS = {
     "weights": index(1, 10, 100), "one": index(1), "two": index(2), "flat": index(-1), "scalar": np.array(2),
@@ -104,7 +90,7 @@ CONSTANTS = {
 @pytest.mark.parametrize("name", FOLLOWING)
 @pytest.mark.parametrize("most", [0, 1, MOST, BOXES])
 def test_following(name, most):
-    nodes = FOLLOWING[name]
+    nodes = nodes_of(FOLLOWING[name])
     names = {n for each in nodes for n in each.input}
     constants = {n: a for n, a in CONSTANTS.items() if n in names} | {"most": np.array([most])}
     model = model_of(*nodes, outputs=("y", "kept"), constants=constants)
@@ -114,23 +100,19 @@ def test_following(name, most):
 
 
 ALL_AT_ONCE = {
-    "sum over rows": [node("ReduceSum", ["kept", "zero"], ["y"], keepdims=0)],
-    "first row": [node("Gather", ["kept", "zero"], ["y"], axis=0)],
-    "rows joined": [node("Concat", ["kept", "kept"], ["y"], axis=0)],
-    "turned": [node("Transpose", ["kept"], ["y"], perm=[1, 0])],
-    "taken apart": [node("Reshape", ["kept", "flat"], ["y"])],
-    "against a column of rows": [
-        node("Cast", ["kept"], ["f"], to=TensorProto.FLOAT),
-        node("Transpose", ["f"], ["a"], perm=[1, 0]),
-        node("MatMul", ["f", "a"], ["y"]),
-    ],
-    "first rows": [node("Slice", ["kept", "zero", "one", "zero"], ["y"])],
+    "sum over rows": "y = ReduceSum<keepdims = 0>(kept, zero)",
+    "first row": "y = Gather<axis = 0>(kept, zero)",
+    "rows joined": "y = Concat<axis = 0>(kept, kept)",
+    "turned": "y = Transpose<perm = [1, 0]>(kept)",
+    "taken apart": "y = Reshape(kept, flat)",
+    "against a column of rows": "f = Cast<to = 1>(kept) a = Transpose<perm = [1, 0]>(f) y = MatMul(f, a)",
+    "first rows": "y = Slice(kept, zero, one, zero)",
 }
 
 
 @pytest.mark.parametrize("name", ALL_AT_ONCE)
 def test_what_needs_all_rows_is_in_the_region(name):
-    nodes = ALL_AT_ONCE[name]
+    nodes = nodes_of(ALL_AT_ONCE[name])
     names = {n for each in nodes for n in each.input}
     constants = {n: a for n, a in (CONSTANTS | {"zero": index(0)}).items() if n in names}
     model = model_of(*nodes, outputs=("y", "kept"), constants=constants)
@@ -142,13 +124,9 @@ def test_what_needs_all_rows_is_in_the_region(name):
 
 def test_what_is_left_of_the_room():
     """A size that shrinks as more is found."""
-    nodes = [
-        node("Shape", ["kept"], ["shape"], start=0, end=1),
-        node("Sub", ["all", "shape"], ["rest"]),
-        node("Concat", ["rest", "three"], ["missing"], axis=0),
-        node("ConstantOfShape", ["missing"], ["zeros"], value=numpy_helper.from_array(np.array([7]))),
-        node("Concat", ["kept", "zeros"], ["y"], axis=0),
-    ]
+    nodes = nodes_of("""shape = Shape<start = 0, end = 1>(kept) rest = Sub(all, shape)
+        missing = Concat<axis = 0>(rest, three) zeros = ConstantOfShape<value = int64[1] {7}>(missing)
+        y = Concat<axis = 0>(kept, zeros)""")
     constants = {"all": index(BATCH * CLASSES * MOST), "three": index(3)}
     module = compile_for(model_of(*nodes, outputs=("y", "kept"), constants=constants))
     for seed in range(4):
@@ -158,29 +136,23 @@ def test_what_is_left_of_the_room():
 
 def test_rows_that_two_results_count():
     """They may differ in number."""
-    again = node("NonMaxSuppression", ["boxes", "scores", "most", "iou2", "least"], ["other"])
-    join = node("Concat", ["kept", "other"], ["y"], axis=0)
+    again = "other = NonMaxSuppression(boxes, scores, most, iou2, least)"
     model = model_of(
-        again,
-        join,
+        *nodes_of(f"{again} y = Concat<axis = 0>(kept, other)"),
         outputs=("y", "kept", "other"),
         constants={"iou2": np.array([0.0], "f4"), "most": np.array([BOXES])},
     )
     module = compile_for(model)
     found = check(model, detections(5), module)
     assert len(found[1]) > len(found[2])
-    same = model_of(again, node("Add", ["kept", "other"], ["y"]), outputs=("y",), constants={"iou2": SETTINGS["iou"]})
-    check(same, detections(5))
+    nodes = nodes_of(f"{again} y = Add(kept, other)")
+    check(model_of(*nodes, outputs=("y",), constants={"iou2": SETTINGS["iou"]}), detections(5))
 
 
 def test_values_that_merely_have_as_many_rows_are_computed_whole():
     """There is room for one row, and none is found."""
     feeds = detections(boxes=1, batch=1) | {"row": np.array([[-1, 0, 2]], "f4")}
-    nodes = [
-        node("Relu", ["row"], ["positive"]),
-        node("Cast", ["kept"], ["f"], to=TensorProto.FLOAT),
-        node("Mul", ["f", "positive"], ["y"]),
-    ]
+    nodes = nodes_of("positive = Relu(row) f = Cast<to = 1>(kept) y = Mul(f, positive)")
     feeds["scores"] = feeds["scores"][:, :1]
     constants = {"most": np.array([1]), "least": np.array([2], "f4")}
     model = model_of(*nodes, outputs=("positive", "y"), constants=constants, feeds=feeds)
@@ -206,7 +178,7 @@ def test_a_callable_returns_what_it_finds():
         asked.append([n.op for n in region.body.nodes])
         return lambda *operands: -np.arange(6).reshape(-1, 3)
 
-    model = model_of(node("Neg", ["kept"], ["y"]), outputs=("y",))
+    model = model_of(*nodes_of("y = Neg(kept)"), outputs=("y",))
     module = tinycomp.compile(model, finder)
     assert module(*detections().values()).tolist() == [[0, -1, -2], [-3, -4, -5]]
     assert asked == [["NonMaxSuppression", "Neg"]]
@@ -319,16 +291,12 @@ def test_symbolic_sizes():
 
 def test_a_plan_for_all_sizes():
     """Where a size is unknown for another reason, the region is specialised when that is known."""
-    nodes = [
-        node("NonZero", ["mask"], ["marked"]),
-        node("Squeeze", ["marked", "zero"], ["places"]),
-        node("Gather", ["all", "places"], ["boxes"], axis=1),
-        node("Gather", ["every", "places"], ["scores"], axis=2),
-    ]
+    nodes = nodes_of("""marked = NonZero(mask) places = Squeeze(marked, zero)
+        boxes = Gather<axis = 1>(all, places) scores = Gather<axis = 2>(every, places)""")
     feeds = {"all": detections()["boxes"], "every": detections()["scores"], "mask": np.arange(BOXES) % 3}
     after, constants = gathered()
     model = make_model(
-        [*nodes, node(*SUPPRESSION), *after], feeds, SETTINGS | constants | {"zero": index(0)}, ["rows", "kept"]
+        [*nodes, *SUPPRESSION, *after], feeds, SETTINGS | constants | {"zero": index(0)}, ["rows", "kept"]
     )
     module = compile_for(model)
     check(model, feeds, module)

@@ -6,11 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
-from onnx import helper
 
 import tinycomp
 from tests.cases.values import floats
-from tests.targets.c.harness import make_model
+from tests.targets.c.harness import make_model, nodes_of
 from tinycomp.driver.pipeline import partitioning_passes
 from tinycomp.target import find
 
@@ -18,69 +17,39 @@ X = floats(1, 3, 6, 6)
 W = {"w": floats(4, 3, 3, 3), "w2": floats(4, 4, 1, 1)}
 
 
-def node(op, inputs, output, **attrs):
-    return helper.make_node(op, inputs, output.split(), name=output.split()[0], **attrs)
-
-
-FIRST, LAST = node("Conv", ["x", "w"], "c"), node("Conv", ["u", "w2"], "y")
+FIRST, LAST = "c = Conv(x, w)", "y = Conv(u, w2)"
 CHAINS = {
     "constants joined to channels": (
-        [
-            FIRST,
-            node("Concat", ["c", "k"], "d", axis=1),
-            node("Softmax", ["d"], "s", axis=1),
-            node("Conv", ["s", "w3"], "y"),
-        ],
+        f"{FIRST} d = Concat<axis = 1>(c, k) s = Softmax<axis = 1>(d) y = Conv(s, w3)",
         {"k": floats(1, 2, 4, 4), "w3": floats(2, 6, 1, 1)},
     ),
     "squeeze and excite": (
-        [
-            FIRST,
-            node("ReduceMean", ["c", "axes"], "m"),
-            node("Conv", ["m", "w2"], "g"),
-            node("Sigmoid", ["g"], "sg"),
-            node("Mul", ["c", "sg"], "u"),
-            LAST,
-        ],
+        f"{FIRST} m = ReduceMean(c, axes) g = Conv(m, w2) sg = Sigmoid(g) u = Mul(c, sg) {LAST}",
         {"axes": np.array([2, 3])},
     ),
-    "a factor of lower rank": ([FIRST, node("Mul", ["c", "k"], "u"), LAST], {"k": floats(4, 1, 4)}),
-    "an addend of higher rank": ([FIRST, node("Add", ["c", "k"], "y")], {"k": floats(2, 1, 4, 1, 4)}),
-    "a choice": (
-        [FIRST, node("Greater", ["c", "zero"], "g"), node("Where", ["g", "c", "k"], "u"), LAST],
-        {"zero": floats(), "k": floats(4, 4)},
-    ),
+    "a factor of lower rank": (f"{FIRST} u = Mul(c, k) {LAST}", {"k": floats(4, 1, 4)}),
+    "an addend of higher rank": (f"{FIRST} y = Add(c, k)", {"k": floats(2, 1, 4, 1, 4)}),
+    "a choice": (f"{FIRST} g = Greater(c, zero) u = Where(g, c, k) {LAST}", {"zero": floats(), "k": floats(4, 4)}),
     "halves": (
-        [
-            FIRST,
-            node("Split", ["c"], "a b", axis=1, num_outputs=2),
-            node("Mul", ["a", "b"], "h"),
-            node("Conv", ["h", "w3"], "y"),
-        ],
+        f"{FIRST} a, b = Split<axis = 1, num_outputs = 2>(c) h = Mul(a, b) y = Conv(h, w3)",
         {"w3": floats(4, 2, 1, 1)},
     ),
     "shuffled channels": (
-        [
-            FIRST,
-            node("Reshape", ["c", "apart"], "r"),
-            node("Transpose", ["r"], "t", perm=[0, 2, 1, 3, 4]),
-            node("Reshape", ["t", "together"], "u"),
-            LAST,
-        ],
+        f"{FIRST} r = Reshape(c, apart) t = Transpose<perm = [0, 2, 1, 3, 4]>(r) u = Reshape(t, together) {LAST}",
         {"apart": np.array([1, 2, 2, 4, 4]), "together": np.array([1, 4, 4, 4])},
     ),
     "a transposition that costs nothing": (
-        [FIRST, node("Transpose", ["c"], "t", perm=[0, 2, 3, 1]), node("Reshape", ["t", "rows"], "y")],
-        {"rows": np.array([-1, 4])},
+        f"{FIRST} t = Transpose<perm = [0, 2, 3, 1]>(c) y = Reshape(t, rows)", {"rows": np.array([-1, 4])},
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("fed", [False, True])
 @pytest.mark.parametrize("name", CHAINS)
 def test_chains(name, fed):
     """``fed``: the float operand called k comes from outside instead of being a constant."""
-    nodes, constants = CHAINS[name]
+    text, constants = CHAINS[name]
+    nodes = nodes_of(text)
     feeds = {"x": X} | ({"k": constants["k"]} if fed and "k" in constants else {})
     kept = {k: v for k, v in {**W, **constants}.items() if k not in feeds}
     outputs = [n for n in ("y", "c", "a", "t") if any(n in o.output for o in nodes)]
@@ -93,10 +62,11 @@ def test_chains(name, fed):
 @pytest.mark.parametrize("op", ["Conv", "MaxPool"])
 def test_a_constant_image_is_reordered(op):
     """Where nothing has been folded before, operands that are data may be constant."""
-    operands, attrs = (["k", "w"], {}) if op == "Conv" else (["k"], {"kernel_shape": [2, 2]})
-    nodes = [node(op, operands, "c", **attrs), node("Relu", ["c"], "r"), node("Add", ["r", "x"], "y")]
-    constants = {name: a for name, a in {"k": X, **W}.items() if name in operands}
-    model = make_model(nodes, {"x": np.array(1, np.float32)}, constants, ["y"], 17)
+    made = "Conv(k, w)" if op == "Conv" else "MaxPool<kernel_shape = [2, 2]>(k)"
+    constants = {"k": X} | ({"w": W["w"]} if op == "Conv" else {})
+    model = make_model(
+        nodes_of(f"c = {made} r = Relu(c) y = Add(r, x)"), {"x": np.array(1, np.float32)}, constants, ["y"], 17
+    )
     passes = partitioning_passes([find("c")])
     found, wanted = (tinycomp.compile(model, passes=p)(np.float32(1)) for p in (passes, []))
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
@@ -108,7 +78,7 @@ def test_reductions_behind_a_convolution(rank, keepdims):
     """Over every set of axes; those that are too scattered in one of the memory orders are left to the host."""
     x, w = floats(2, 3, *(5, 4, 3)[: rank - 2]), floats(4, 3, *[1] * (rank - 2))
     for axes in (a for size in range(1, rank + 1) for a in itertools.combinations(range(rank), size)):
-        nodes = [node("Conv", ["x", "w"], "c"), node("ReduceMax", ["c", "axes"], "y", keepdims=keepdims)]
+        nodes = nodes_of(f"{FIRST} y = ReduceMax<keepdims = {keepdims}>(c, axes)")
         model = make_model(nodes, {"x": x}, {"w": w, "axes": np.array(axes)}, ["y"])
         module, host = tinycomp.compile(model), tinycomp.compile(model, "host", passes="")
         np.testing.assert_allclose(module(x), host(x), rtol=1e-4, atol=1e-5, err_msg=str(axes))
@@ -117,7 +87,7 @@ def test_reductions_behind_a_convolution(rank, keepdims):
 
 
 def test_a_mean_of_the_image_needs_no_other_memory_order():
-    nodes, constants = CHAINS["squeeze and excite"]
-    module = tinycomp.compile(make_model(nodes, {"x": X}, {**W, **constants}, ["y"]), strict=True)
+    text, constants = CHAINS["squeeze and excite"]
+    module = tinycomp.compile(make_model(nodes_of(text), {"x": X}, {**W, **constants}, ["y"]), strict=True)
     kernels = [row.kernel for row in module.profile([X], runs=1).rows]
     assert kernels.count("copy") <= 2, kernels  # of the input and the result

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import helper
 
 import tinycomp
-from tests.targets.c.harness import make_model
+from tests.targets.c.harness import make_model, nodes_of
 
 BATCH, TOKENS, HEADS, WIDTH = 2, 37, 3, 8
 HIDDEN = HEADS * WIDTH
@@ -29,29 +28,20 @@ MASKS = {
 
 def block(scale: str, mask: np.ndarray | None) -> tuple[bytes, dict[str, np.ndarray]]:
     """One product for queries, keys and values; split, heads apart, attention, heads together."""
-    node = helper.make_node
-    nodes = [
-        node("MatMul", ["x", "w"], ["qkv"]),
-        node("Split", ["qkv"], ["q0", "k0", "v0"], axis=2, num_outputs=3),
-        *(node("Reshape", [f"{n}0", "heads"], [f"{n}1"]) for n in "qkv"),
-        node("Transpose", ["q1"], ["q"], perm=[0, 2, 1, 3]),
-        node("Transpose", ["k1"], ["k"], perm=[0, 2, 3, 1]),
-        node("Transpose", ["v1"], ["v"], perm=[0, 2, 1, 3]),
-        *(node("Mul", [n, "root"], [f"{n}_"]) if scale == "both" else node("Identity", [n], [f"{n}_"]) for n in "qk"),
-        node("MatMul", ["q_", "k_"], ["scores"], name="scores"),
-        node(*((scale, ["scores", "factor"]) if scale in ("Mul", "Div") else ("Identity", ["scores"])), ["scaled"]),
-        node("Add", ["mask", "scaled"], ["masked"]) if mask is not None else node("Identity", ["scaled"], ["masked"]),
-        node("Softmax", ["masked"], ["p"], axis=-1),
-        node("MatMul", ["p", "v"], ["z"]),
-        node("Transpose", ["z"], ["t"], perm=[0, 2, 1, 3]),
-        node("Reshape", ["t", "flat"], ["y"]),
-    ]
+    factor = "Mul({}, root)" if scale == "both" else "Identity({})"
+    text = f"""qkv = MatMul(x, w) q0, k0, v0 = Split<axis = 2, num_outputs = 3>(qkv)
+        q1 = Reshape(q0, heads) k1 = Reshape(k0, heads) v1 = Reshape(v0, heads)
+        q = Transpose<perm = [0, 2, 1, 3]>(q1) k = Transpose<perm = [0, 2, 3, 1]>(k1)
+        v = Transpose<perm = [0, 2, 1, 3]>(v1) q_ = {factor.format("q")} k_ = {factor.format("k")}
+        scores = MatMul(q_, k_) scaled = {f"{scale}(scores, factor)" if scale in ("Mul", "Div") else "Identity(scores)"}
+        masked = {"Identity(scaled)" if mask is None else "Add(mask, scaled)"}
+        p = Softmax<axis = -1>(masked) z = MatMul(p, v) t = Transpose<perm = [0, 2, 1, 3]>(z) y = Reshape(t, flat)"""
     constants = {
         "w": QKV, "root": np.float32(0.7), "factor": np.float32(0.3),
         "heads": np.int64([0, 0, HEADS, WIDTH]), "flat": np.int64([0, 0, HIDDEN]),
     }  # fmt: skip
     feeds = {"x": X} | ({} if mask is None else {"mask": mask})
-    return make_model(nodes, feeds, constants, ["y"]), feeds
+    return make_model(nodes_of(text), feeds, constants, ["y"]), feeds
 
 
 def kernels(module) -> list[str]:
@@ -69,12 +59,7 @@ def test_two_kernels_and_no_copy(scale, mask):
 
 
 def test_keys_and_values_may_be_one_constant():
-    nodes = [
-        helper.make_node("MatMul", ["q", "w"], ["s"]),
-        helper.make_node("Add", ["s", "mask"], ["masked"]),
-        helper.make_node("Softmax", ["masked"], ["p"], axis=-1),
-        helper.make_node("MatMul", ["p", "w"], ["y"]),
-    ]
+    nodes = nodes_of("s = MatMul(q, w) masked = Add(s, mask) p = Softmax<axis = -1>(masked) y = MatMul(p, w)")
     feeds = {"q": draw(5, 8), "mask": draw(5, 8)}
     model = make_model(nodes, feeds, {"w": draw(8, 8)}, ["y"])
     module = tinycomp.compile(model, verify=True)
@@ -91,12 +76,9 @@ SHAPES = {
 
 
 def attention_model(shapes, axis=-1, outputs=("y",), mask=None):
-    nodes = [
-        helper.make_node("MatMul", ["q", "k"], ["s"]),
-        *([helper.make_node("Add", ["s", "m"], ["sm"])] if mask is not None else []),
-        helper.make_node("Softmax", ["s" if mask is None else "sm"], ["p"], axis=axis),
-        helper.make_node("MatMul", ["p", "v"], ["y"]),
-    ]
+    scores = "s" if mask is None else "sm"
+    masked = "" if mask is None else "sm = Add(s, m)"
+    nodes = nodes_of(f"s = MatMul(q, k) {masked} p = Softmax<axis = {axis}>({scores}) y = MatMul(p, v)")
     feeds = dict(zip("qkv", (draw(*s) for s in shapes), strict=True)) | ({} if mask is None else {"m": mask})
     return make_model(nodes, feeds, {}, list(outputs)), feeds
 
@@ -147,28 +129,15 @@ TIMES = QUERIES // SHARED
 
 def shared_heads(repeat="Expand", guard=True, mask=None, axes=(0, 1, 3, 2), scale="both"):
     """Heads that share keys and values as exporters write it, with a model that any number of tokens is right for."""
-    node = helper.make_node
-    nodes = []
-    for name in "kv":
-        nodes += [
-            node("Unsqueeze", [name, "two"], [f"{name}1"]),
-            node("Expand", [f"{name}1", "wide"], [f"{name}2"]) if repeat == "Expand"
-            else node("Tile", [f"{name}1", "times"], [f"{name}2"]),
-            node("Reshape", [f"{name}2", "joined"], [f"{name}3"]),
-        ]  # fmt: skip
-    if repeat is None:
-        nodes = [node("Identity", [name], [f"{name}3"]) for name in "kv"]
-    nodes += [
-        node("Transpose", ["k3"], ["k4"], perm=list(axes)),
-        *(node("Mul", [n, "root"], [f"{n}_"]) if scale == "both" else node("Identity", [n], [f"{n}_"])
-          for n in ("q", "k4")),
-        node("MatMul", ["q_", "k4_"], ["scores"], name="scores"),
-        node("Add", ["scores", "mask"], ["masked"]) if mask is not None else node("Identity", ["scores"], ["masked"]),
-        node("Softmax", ["masked"], ["shares"], axis=-1),
-        *([node("IsNaN", ["shares"], ["none"]), node("Where", ["none", "zero", "shares"], ["p"])] if guard
-          else [node("Identity", ["shares"], ["p"])]),
-        node("MatMul", ["p", "v3"], ["y"]),
-    ]  # fmt: skip
+    copied = {"Expand": "Expand({0}1, wide)", "Tile": "Tile({0}1, times)"}.get(repeat, "")
+    spread = f"{{0}}1 = Unsqueeze({{0}}, two) {{0}}2 = {copied} {{0}}3 = Reshape({{0}}2, joined)"
+    both = spread if repeat else "{0}3 = Identity({0})"
+    factor = "Mul({}, root)" if scale == "both" else "Identity({})"
+    nodes = nodes_of(f"""{both.format("k")} {both.format("v")} k4 = Transpose<perm = {list(axes)}>(k3)
+        q_ = {factor.format("q")} k4_ = {factor.format("k4")} scores = MatMul(q_, k4_)
+        masked = {"Identity(scores)" if mask is None else "Add(scores, mask)"} shares = Softmax<axis = -1>(masked)
+        {"none = IsNaN(shares) p = Where(none, zero, shares)" if guard else "p = Identity(shares)"}
+        y = MatMul(p, v3)""")
     constants = {
         "two": np.int64([2]), "wide": np.int64([1, 1, TIMES, 1, 1]), "times": np.int64([1, 1, TIMES, 1, 1]),
         "joined": np.int64([0, QUERIES, -1, SIZE]), "root": np.float32(0.7), "zero": np.float32(0),

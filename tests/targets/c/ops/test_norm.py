@@ -5,34 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import onnx
 import pytest
-from onnx import helper
 
 import tinycomp
-from tests.targets.c.harness import make_model
+from tests.targets.c.harness import make_model, nodes_of
 from tests.targets.c.quantized.test_layers import kernels
 
 X, Y = (np.random.default_rng(i).standard_normal((2, 5, 24), np.float32) for i in (1, 2))
 GAIN, BIAS = (np.random.default_rng(i).standard_normal(24, np.float32) for i in (3, 4))
 
 
-def spelled(square: str, inverse: str, gain_first: bool, x: str = "x") -> list[onnx.NodeProto]:
+def spelled(square: str, inverse: str, gain_first: bool, x: str = "x") -> str:
     """The root mean square as exporters write it."""
-    node = helper.make_node
-    scaled = {
-        "Reciprocal": [node("Reciprocal", ["root"], ["inverse"]), node("Mul", ["inverse", x], ["normal"])],
-        "Div": [node("Div", ["one", "root"], ["inverse"]), node("Mul", [x, "inverse"], ["normal"])],
-        "quotient": [node("Div", [x, "root"], ["normal"])],
-    }
-    return [
-        node("Pow", [x, "two"], ["square"]) if square == "Pow" else node("Mul", [x, x], ["square"]),
-        node("ReduceMean", ["square", "last"], ["mean"], keepdims=1),
-        node("Add", ["mean", "epsilon"], ["moved"]),
-        node("Sqrt", ["moved"], ["root"]),
-        *scaled[inverse],
-        node("Mul", ["gain", "normal"] if gain_first else ["normal", "gain"], ["y"]),
-    ]
+    normal = {
+        "Reciprocal": f"inverse = Reciprocal(root) normal = Mul(inverse, {x})",
+        "Div": f"inverse = Div(one, root) normal = Mul({x}, inverse)",
+        "quotient": f"normal = Div({x}, root)",
+    }[inverse]
+    return f"""square = {f"Pow({x}, two)" if square == "Pow" else f"Mul({x}, {x})"}
+        mean = ReduceMean<keepdims = 1>(square, last) moved = Add(mean, epsilon) root = Sqrt(moved)
+        {normal} y = {"Mul(gain, normal)" if gain_first else "Mul(normal, gain)"}"""
 
 
 CONSTANTS = {
@@ -41,11 +33,12 @@ CONSTANTS = {
 }  # fmt: skip
 
 
-def found(nodes: Sequence[onnx.NodeProto], feeds: dict[str, np.ndarray], outputs: Sequence[str] = ("y",), **changed):
+def found(text: str, feeds: dict[str, np.ndarray], outputs: Sequence[str] = ("y",), **changed):
     """Compare with the host and return the kernels."""
+    nodes = nodes_of(text)
     used = {name for node in nodes for name in node.input}
     constants = {name: value for name, value in ({**CONSTANTS, **changed}).items() if name in used}
-    model = make_model(list(nodes), feeds, constants, list(outputs), 23)
+    model = make_model(nodes, feeds, constants, list(outputs), 23)
     module = tinycomp.compile(model, "c", strict=True)
     expected = tinycomp.compile(model, "host", passes="").run(feeds)
     for name, value in module.run(feeds).items():
@@ -60,11 +53,12 @@ def test_a_spelled_out_root_mean_square_is_one_call(square, inverse, gain_first)
     assert found(spelled(square, inverse, gain_first), {"x": X}) == ["layer_norm_f32"]
 
 
+SUM = "t = Add(x, r)"
 SUMS = {
-    "RMSNormalization": [helper.make_node("RMSNormalization", ["t", "gain"], ["y"], epsilon=1e-3)],
-    "LayerNormalization": [helper.make_node("LayerNormalization", ["t", "gain", "bias"], ["y"], epsilon=1e-3)],
-    "without bias": [helper.make_node("LayerNormalization", ["t", "gain"], ["y"])],
-    "two axes": [helper.make_node("RMSNormalization", ["t", "table"], ["y"], axis=1)],
+    "RMSNormalization": "y = RMSNormalization<epsilon = 0.001>(t, gain)",
+    "LayerNormalization": "y = LayerNormalization<epsilon = 0.001>(t, gain, bias)",
+    "without bias": "y = LayerNormalization(t, gain)",
+    "two axes": "y = RMSNormalization<axis = 1>(t, table)",
     "spelled out": spelled("Pow", "Div", True, "t"),
 }
 
@@ -73,18 +67,16 @@ SUMS = {
 @pytest.mark.parametrize("outputs", [("y",), ("y", "t"), ("y", "u")], ids=str)
 def test_a_sum_is_added_up_on_the_way(name, outputs):
     """Whether it is a result, is used again, or is of no further use."""
-    nodes = [helper.make_node("Add", ["x", "r"], ["t"]), *SUMS[name], helper.make_node("Neg", ["t"], ["u"])]
-    nodes = nodes if "u" in outputs else nodes[:-1]
+    text = f"{SUM} {SUMS[name]} {'u = Neg(t)' if 'u' in outputs else ''}"
     gains = {"table": np.random.default_rng(5).standard_normal((5, 24), np.float32)}
     expected = ["layer_norm_f32", "elementwise"] if "u" in outputs else ["layer_norm_f32"]
-    assert found(nodes, {"x": X, "r": Y}, outputs, **gains) == expected
+    assert found(text, {"x": X, "r": Y}, outputs, **gains) == expected
 
 
 def test_rows_without_elements():
     for shape in ((0, 5, 24), (2, 0, 24)):
         feeds = {"x": np.zeros(shape, np.float32), "r": np.zeros(shape, np.float32)}
-        nodes = [helper.make_node("Add", ["x", "r"], ["t"]), *SUMS["RMSNormalization"]]
-        found(nodes, feeds, ("y", "t"))
+        found(f"{SUM} {SUMS['RMSNormalization']}", feeds, ("y", "t"))
 
 
 @pytest.mark.parametrize(
@@ -97,5 +89,4 @@ def test_what_is_not_a_normalisation_of_rows_stays_apart(changed):
 
 
 def test_a_residual_that_is_repeated_is_added_before():
-    nodes = [helper.make_node("Add", ["x", "r"], ["t"]), *SUMS["RMSNormalization"]]
-    assert found(nodes, {"x": X, "r": Y[:1]}) == ["elementwise", "layer_norm_f32"]
+    assert found(f"{SUM} {SUMS['RMSNormalization']}", {"x": X, "r": Y[:1]}) == ["elementwise", "layer_norm_f32"]
