@@ -1,7 +1,8 @@
 """Compile time beside onnxruntime's session creation: models, chains, fan-outs; per phase, with the growth's exponent.
 
-``python -m benchmarks compile-time`` runs both in turn in this process, one thread each, and prints a Markdown table.
-A size of a chain is a number of nodes; with ``--json`` the figures of every phase are written to a file.
+``python -m benchmarks compile-time`` runs both in turn in this process, one thread each, and prints Markdown tables:
+seconds of the processor, and for the chains and fan-outs the time per node of every phase. A size of a chain is a
+number of nodes; with ``--json`` the figures of every phase are written to a file.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import onnx
 from onnx import TensorProto, helper
 
 import tinycomp
-from benchmarks import corpus
+from benchmarks import corpus, page
 from benchmarks.machine import describe, machine
 from tinycomp.driver.compiler import Compiler
 from tinycomp.driver.models import load_graph
@@ -30,7 +31,7 @@ from tinycomp.memory.interpreter import importing
 from tinycomp.runtime.native.executor import Pool
 
 MODELS = ("resnet50", "bert_base", "mobilenet_v2", "gpt2_small", "whisper_encoder")
-SIZES = (1_000, 10_000, 100_000)
+SIZES = (100, 1_000, 10_000, 100_000)
 
 
 def model_of(nodes: list[onnx.NodeProto], result: str) -> bytes:
@@ -68,21 +69,21 @@ GRAPHS: Mapping[str, Callable[[int], bytes]] = {"chain": chain, "fan-out": fan_o
 
 
 def session_seconds(model: str | bytes) -> float:
-    """Seconds in which onnxruntime makes a session, one thread."""
+    """Seconds of the processor in which onnxruntime makes a session, one thread."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
-    start = time.perf_counter()
+    start = time.process_time()
     ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def compile_seconds(model: str | bytes) -> float:
-    """Seconds in which tinycomp compiles, one thread."""
-    start = time.perf_counter()
+    """Seconds of the processor in which tinycomp compiles, one thread."""
+    start = time.process_time()
     tinycomp.compile(model, threads=1)
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def phase_seconds(model: str | Path | bytes) -> dict[str, float]:
@@ -96,17 +97,17 @@ def phase_seconds(model: str | Path | bytes) -> dict[str, float]:
 
 
 def _phase_seconds(model: str | Path | bytes) -> dict[str, float]:
-    marks = [("", time.perf_counter())]
+    marks = [("", time.process_time())]
     graph = load_graph(model)
-    marks.append(("import", time.perf_counter()))
+    marks.append(("import", time.process_time()))
     compiler = Compiler(resolve_targets("c"), Pool(1))
 
     def observe(number: int, name: str, graph: Graph) -> None:
-        marks.append((name if number else "clone", time.perf_counter()))
+        marks.append((name if number else "clone", time.process_time()))
 
     partitioned = tinycomp.Pipeline(compiler.pipeline(), observers=[observe])(graph)
     compiler.package(compiler.lower(partitioned))
-    marks.append(("lowering", time.perf_counter()))
+    marks.append(("lowering", time.process_time()))
     phases: defaultdict[str, float] = defaultdict(float)
     for (_, before), (name, after) in itertools.pairwise(marks):
         phases[name] += after - before
@@ -127,6 +128,17 @@ def exponent(sizes: Iterable[int], seconds: Iterable[float]) -> float:
     points = [(math.log(n), math.log(s)) for n, s in zip(sizes, seconds, strict=True)]
     x, y = (statistics.mean(column) for column in zip(*points, strict=True))
     return sum((a - x) * (b - y) for a, b in points) / sum((a - x) ** 2 for a, _ in points)
+
+
+def phases_per_node(kind: str, rows: Mapping[str, Mapping[str, object]], sizes: Iterable[int]) -> str:
+    """A Markdown table of the time that every phase takes per node of generated graphs, in microseconds."""
+    columns = {size: dict(rows[f"{kind} {size}"]["phases"]) for size in sizes}  # type: ignore[call-overload]
+    phases = sorted({name for found in columns.values() for name in found}, key=lambda name: -max(
+        found.get(name, 0) / size for size, found in columns.items()
+    ))  # fmt: skip
+    lines = [[name, *(f"{1e6 * found.get(name, 0) / size:.1f}" for size, found in columns.items())] for name in phases]
+    lines.append(["all", *(f"{1e6 * sum(found.values()) / size:.1f}" for size, found in columns.items())])
+    return page.table([f"{kind}, us per node", *(f"{size:,} nodes" for size in columns)], lines, 1)
 
 
 def _file(model: str) -> str:
@@ -160,8 +172,14 @@ def main(arguments: Iterable[str] | None = None) -> None:
     for name, model in [*jobs, *made]:
         rows[name] = measure(model, options.runs)
         print(_row(name, rows[name]), flush=True)
+    ratios = [float(str(rows[name]["ratio"])) for name, _ in jobs]
+    if ratios:
+        print(
+            f"\ngeometric mean of the models' ratios: {statistics.geometric_mean(ratios):.2f}, most {max(ratios):.2f}"
+        )
     for kind in GRAPHS if len(options.sizes) > 1 else ():
         seconds = [float(str(rows[f"{kind} {size}"]["tinycomp"])) for size in options.sizes]
+        print(f"\n{phases_per_node(kind, rows, options.sizes)}")
         print(f"\n{kind}: time grows with the nodes to the power of {exponent(options.sizes, seconds):.2f}")
     if options.json:
         options.json.write_text(json.dumps({"machine": facts, "rows": rows}, indent=1), encoding="utf-8")
