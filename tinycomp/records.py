@@ -50,10 +50,13 @@ else:
 
 
 _standard: Any = dataclasses  # whose private names are those of the versions of Python that are compared in the tests
+_FEW = 16
+"""How many instances are made without the ``__init__`` of their class: to make that takes as long as some dozens."""
 
 
 def _is_special(cls: type[Any]) -> bool:
-    return any("InitVar" in (kind := str(each)) or "KW_ONLY" in kind for each in cls.__annotations__.values())
+    kinds = " ".join(map(str, cls.__annotations__.values()))
+    return "InitVar" in kinds or "KW_ONLY" in kinds
 
 
 def _made(cls: Any, *, eq: bool, repr: bool, frozen: bool, slots: bool) -> Any:  # noqa: A002 (the standard's)
@@ -65,8 +68,6 @@ def _made(cls: Any, *, eq: bool, repr: bool, frozen: bool, slots: bool) -> Any: 
     if sorted(optional) != optional:
         wrong = positional[optional.index(False, optional.index(True))]
         raise TypeError(f"non-default argument {wrong.name!r} follows default argument")
-    if slots:
-        cls = _with_slots(cls, [one.name for one in ordinary])
     given = set(vars(cls))
     if "__eq__" in given and vars(cls)["__hash__"] is None:  # which is Python's own doing
         given.discard("__hash__")
@@ -75,19 +76,22 @@ def _made(cls: Any, *, eq: bool, repr: bool, frozen: bool, slots: bool) -> Any: 
         if name in given:
             raise TypeError(f"Cannot overwrite attribute {name} in class {cls.__name__}")
     methods = ["__init__", *["__repr__"] * repr, *["__eq__", "__hash__"] * eq, *refusals]
-    wanted: dict[str, Any] = {name: _Later(cls, name) for name in methods}
+    later = [_Later(name) for name in [*methods, *["__doc__"] * (not cls.__doc__)]]
+    wanted: dict[str, Any] = {each.name: each for each in later}
     if eq and not frozen:
         wanted["__hash__"] = None
     if frozen and slots:
         wanted |= {"__getstate__": _getstate, "__setstate__": _setstate}
     wanted |= {"__replace__": replace, "__match_args__": tuple([one.name for one in positional])}
-    for name, value in wanted.items():
-        if name not in given:
+    wanted = {name: value for name, value in wanted.items() if name not in given or name == "__doc__"}
+    wanted |= {"__dataclass_fields__": everything, "__dataclass_params__": _parameters(eq, repr, frozen, slots)}
+    if slots:
+        cls = _with_slots(cls, [one.name for one in ordinary], wanted)
+    else:
+        for name, value in wanted.items():
             setattr(cls, name, value)
-    if not cls.__doc__:
-        cls.__doc__ = _Later(cls, "__doc__")
-    cls.__dataclass_fields__ = everything
-    cls.__dataclass_params__ = _parameters(eq, repr, frozen, slots)
+    for each in later:
+        each.cls = cls
     return abc.update_abstractmethods(cls)
 
 
@@ -140,12 +144,12 @@ def _field(cls: type[Any], name: str, kind: Any) -> Any:
     return one
 
 
-def _with_slots(cls: Any, names: list[str]) -> Any:
-    """Return a class with slots for what none of its bases has one for."""
+def _with_slots(cls: Any, names: list[str], wanted: dict[str, Any]) -> Any:
+    """Return a class with slots for what none of its bases has one for, and with all that is wanted."""
     if "__slots__" in vars(cls):
         raise TypeError(f"{cls.__name__} already specifies __slots__")
     taken = set(names) | {"__dict__", "__weakref__"}
-    namespace = {name: value for name, value in vars(cls).items() if name not in taken}
+    namespace = {name: value for name, value in vars(cls).items() if name not in taken} | wanted
     theirs = [vars(base).get("__slots__", ()) for base in cls.__mro__[1:-1]]
     inherited = {slot for slots in theirs for slot in ([slots] if isinstance(slots, str) else slots)}
     namespace["__slots__"] = tuple([name for name in names if name not in inherited])
@@ -157,17 +161,24 @@ def _with_slots(cls: Any, names: list[str]) -> Any:
 class _Later:
     """A method of a class, made when it is first looked up, which it then takes the place of.
 
-    Threads may look it up at the same moment: each of them makes it, and which one stays makes no difference.
+    The first instances of a class do without ``__init__``. Threads may look a method up at the same moment: each of
+    them makes it, and which one stays makes no difference.
     """
 
-    __slots__ = ("cls", "name")
+    __slots__ = ("cls", "few", "name", "substitute")
 
-    def __init__(self, cls: type[Any], name: str) -> None:
-        self.cls = cls
+    def __init__(self, name: str) -> None:
+        self.cls: Any = None
         self.name = name
+        self.few = _FEW if name == "__init__" else 0
+        self.substitute: Callable[..., None] | None = None
 
     def __get__(self, instance: object, owner: type[Any] | None = None) -> Any:
         """Return the method, bound to the instance if there is one."""
+        if self.few > 0 and instance is not None:
+            self.few -= 1
+            self.substitute = self.substitute or _field_by_field(self.cls)
+            return MethodType(self.substitute, instance)
         method = vars(self.cls)[self.name]
         if method is self:
             method = _METHODS[self.name](self.cls)
@@ -176,6 +187,34 @@ class _Later:
                 method.__qualname__ = f"{self.cls.__qualname__}.{self.name}"
             setattr(self.cls, self.name, method)
         return method if instance is None or isinstance(method, str) else MethodType(method, instance)
+
+
+def _field_by_field(cls: Any) -> Callable[..., None]:
+    """Return what initialises an instance as ``__init__`` does: slowly, but without being compiled."""
+    all_fields = fields(cls)
+    assign: Any = object.__setattr__ if cls.__dataclass_params__.frozen else setattr
+    positional = [one.name for one in all_fields if one.init and not one.kw_only]
+    known = {one.name for one in all_fields if one.init}
+    needed = {one.name for one in all_fields if one.init and one.default is one.default_factory is MISSING}
+    post_init, slots = hasattr(cls, "__post_init__"), "__slots__" in vars(cls)
+
+    def initialise(instance: Any, /, *args: Any, **more: Any) -> None:
+        values = dict(zip(positional, args, strict=False))
+        if len(args) > len(values) or more.keys() & values.keys() or not needed <= values.keys() | more.keys() <= known:
+            cls.__init__(instance, *args, **more)  # which says what is wrong
+            return
+        values |= more
+        for one in all_fields:
+            if one.name in values:
+                assign(instance, one.name, values[one.name])
+            elif one.default_factory is not MISSING:
+                assign(instance, one.name, one.default_factory())
+            elif one.default is not MISSING and (one.init or slots):
+                assign(instance, one.name, one.default)
+        if post_init:
+            instance.__post_init__()
+
+    return initialise
 
 
 _VALUES = {
