@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tinycomp.driver.check_places import refuse_fallback, refuse_misplaced
-from tinycomp.driver.declined import declined_names, replace_declined
 from tinycomp.driver.devices import DeviceOptions
 from tinycomp.driver.lowering import Lowered, Lowering, constants_of, input_specs, specs
 from tinycomp.driver.models import (
@@ -34,6 +32,7 @@ from tinycomp.driver.targets import AnyTarget, in_precision, resolve_targets, st
 from tinycomp.errors import OptionError, did_you_mean, shown
 from tinycomp.frontend import ModelSource, Shapes
 from tinycomp.ir.graph import Graph
+from tinycomp.lazy import LazyModule
 from tinycomp.memory.budget import check_positive, limited
 from tinycomp.memory.constants import Constants, check_files, evict
 from tinycomp.memory.interpreter import compiling
@@ -42,7 +41,6 @@ from tinycomp.ops.agreement import fitting_sizes
 from tinycomp.passes.base import Pass
 from tinycomp.passes.fold_constants import sharing_budget
 from tinycomp.passes.offer_to_target import GivenBack
-from tinycomp.passes.round_weights import Precision, RoundWeights
 from tinycomp.passes.widen_half import multiplies_bfloat16
 from tinycomp.records import dataclass, field
 from tinycomp.remark import Remark
@@ -62,10 +60,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tinycomp.checking import NumericCheck
+    from tinycomp.driver import check_places, declined
     from tinycomp.driver.devices import Devices, Faults
+    from tinycomp.passes import round_weights
+    from tinycomp.passes.round_weights import Precision
     from tinycomp.runtime.advice import AdviceList
     from tinycomp.runtime.diagram import Diagram
     from tinycomp.runtime.report import Adviser, Report
+else:
+    check_places, declined = LazyModule("tinycomp.driver.check_places"), LazyModule("tinycomp.driver.declined")
+    round_weights = LazyModule("tinycomp.passes.round_weights")
 
 _SAMPLES = "MACs and bytes count a dynamic dimension as its upper bound, or else as the least size that fits, mostly 1."
 _NO_PASSES = "Leave out one of the two."
@@ -201,7 +205,7 @@ class Compiler:
         """Return the passes that will run."""
         if self.passes is None:
             first = optimisation_passes(self.targets, self.policy) if self.optimize else []
-            rounding = [] if self.precision == "f32" else [RoundWeights(self.precision)]
+            rounding = [] if self.precision == "f32" else [round_weights.RoundWeights(self.precision)]
             return [*first, *rounding, *partitioning_passes(self.targets, self.policy, optimize=self.optimize)]
         return parse_passes(self.passes) if isinstance(self.passes, str) else list(self.passes)
 
@@ -246,9 +250,9 @@ class Compiler:
             FallbackError: If ``strict`` is on and a node runs on the host.
         """
         if any(t.placement.places for t in self.targets):
-            refuse_misplaced(self.targets, partitioned)
+            check_places.refuse_misplaced(self.targets, partitioned)
         if strict:
-            refuse_fallback(self.targets, partitioned)
+            check_places.refuse_fallback(self.targets, partitioned)
 
     def _numeric_check(self) -> NumericCheck | None:
         if self.verify is False:
@@ -294,11 +298,11 @@ class Compiler:
         while True:
             try:
                 return Lowered(partitioned, lowering.plan(partitioned), lowering.programs, lowering.per_shape)
-            except Decline as declined:
-                target = declined.region.target if declined.region is not None else None
+            except Decline as refused:
+                target = refused.region.target if refused.region is not None else None
                 if target is None:
                     raise
-                replace_declined(partitioned, target, lowering.restarted(), given_back)
+                declined.replace_declined(partitioned, target, lowering.restarted(), given_back)
                 lowering = lowering.restarted()
 
     def package(self, lowered: Lowered, original: Original | None = None, general: Graph | None = None) -> Module:
@@ -388,7 +392,7 @@ class Compiler:
 
     def _precision_notes(self) -> Iterator[str]:
         if self.precision != "f32":
-            found = self.differences.get(RoundWeights.name)
+            found = self.differences.get(round_weights.RoundWeights.name)
             change = "" if found is None else f" Results of random inputs change by {found:.2g} of the largest one."
             yield f"Large weights of products are rounded to {self.precision}.{change}"
         for target in self.targets:
@@ -406,14 +410,15 @@ class Compiler:
         from tinycomp.driver.advice.setup import Setup
 
         graph = original.again(model)
-        setup = Setup(graph, self.targets, self.policy, self.optimize, load_graph, declined=declined_names(partitioned))
+        names = declined.declined_names(partitioned)
+        setup = Setup(graph, self.targets, self.policy, self.optimize, load_graph, declined=names)
         return advise(setup, trials, seconds)
 
 
 def _check_precision(precision: str | None, passes: object) -> None:
-    known = typing.get_args(Precision)
     if precision is None:
         return
+    known = typing.get_args(round_weights.Precision)
     if not isinstance(precision, str) or precision not in known:
         hint = did_you_mean(precision, known)
         raise OptionError(

@@ -8,8 +8,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tinycomp.analysis.data_dependent import data_dependent
-from tinycomp.analysis.independent_rows import batch_of
 from tinycomp.driver.devices import DeviceOptions
 from tinycomp.errors import TargetError, UnsupportedError
 from tinycomp.ir.graph import Graph, Node, Value
@@ -18,7 +16,6 @@ from tinycomp.lazy import LazyModule
 from tinycomp.memory.budget import check_time, current, reserve_bytes
 from tinycomp.memory.constants import Constants, check_files
 from tinycomp.ops import OPS, bind, is_opaque
-from tinycomp.ops.body_types import retype
 from tinycomp.ops.rows import following_rows
 from tinycomp.passes.merge_composite import merge_for
 from tinycomp.records import dataclass, field
@@ -34,7 +31,9 @@ from tinycomp.target import Decline, Target, decline
 from tinycomp.target.target import composites_for
 
 if TYPE_CHECKING:
+    from tinycomp.analysis import data_dependent, independent_rows
     from tinycomp.driver import blobs
+    from tinycomp.ops import body_types
     from tinycomp.quantized import Rounding
     from tinycomp.quantized import layers as quantized_layers
     from tinycomp.quantized.integers import Kernel
@@ -50,6 +49,9 @@ if TYPE_CHECKING:
     Layer = tuple[Node, Kernel]
     Layers = Mapping[Node, Layer]
 else:
+    data_dependent = LazyModule("tinycomp.analysis.data_dependent")
+    independent_rows = LazyModule("tinycomp.analysis.independent_rows")
+    body_types = LazyModule("tinycomp.ops.body_types")
     blobs = LazyModule("tinycomp.driver.blobs")
     blob_region = LazyModule("tinycomp.runtime.blob")
     c_region = LazyModule("tinycomp.runtime.csource.region")
@@ -220,7 +222,7 @@ class Lowering:
             run = PerShape(lambda shapes: self._built_at_run(_with_shapes(node, shapes, target), shapes))
             self.per_shape.append((node.op, run))
             buckets = () if target is None else target.buckets
-            batch = batch_of(node.body) if buckets else None
+            batch = independent_rows.batch_of(node.body) if buckets else None
             on_devices = target is not None and target.has_devices
             if batch is not None:
                 devices = self.devices.set_of(target) if target is not None and on_devices else None
@@ -524,7 +526,7 @@ def _with_shapes(node: Node, shapes: Shapes, target: Target | None = None) -> No
     for value, shape in zip(node.inputs, shapes, strict=True):
         assert value is not None
         types.append(TensorType(value.dtype, shape))
-    retype(body, types)
+    body_types.retype(body, types)
     operands = [holder.add_input(v.name, t) for v, t in zip(body.inputs, types, strict=True)]
     copy = holder.add(
         node.op,
@@ -569,7 +571,7 @@ def _depends_on_data(node: Node, value: Value, why: str = "") -> UnsupportedErro
 
 def _follows_from_sizes(node: Node) -> bool:
     """Tell whether all sizes in a region follow from those of its operands, apart from row counts known at run time."""
-    return not data_dependent(node.body, node.body.nodes, following_rows(node.body))
+    return not data_dependent.data_dependent(node.body, node.body.nodes, following_rows(node.body))
 
 
 def is_static(node: Node) -> bool:

@@ -15,11 +15,10 @@ from tinycomp.errors import ModelError, TinycompWarning
 from tinycomp.frontend import ModelSource, Shapes, bounds_of, checked_shapes, fixed_symbols, with_symbols
 from tinycomp.frontend.naming import name_outputs_apart
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
-from tinycomp.ir.text.literals import AbsentArray
 from tinycomp.ir.types import UNKNOWN, Type, refine, same, substitute
+from tinycomp.lazy import LazyModule
 from tinycomp.memory.constants import check_files, is_evictable
 from tinycomp.ops.agreement import settle_sizes
-from tinycomp.ops.body_types import retype
 from tinycomp.ops.typing import use_records
 from tinycomp.records import dataclass
 from tinycomp.rewrite.edits import replace_results
@@ -27,6 +26,11 @@ from tinycomp.rewrite.traits import has_trait
 
 if TYPE_CHECKING:
     import onnx
+
+    from tinycomp.ir.text import literals
+    from tinycomp.ops import body_types
+else:
+    literals, body_types = LazyModule("tinycomp.ir.text.literals"), LazyModule("tinycomp.ops.body_types")
 
 Model: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | Graph"
 
@@ -63,7 +67,7 @@ def graph_of(source: ModelSource | Graph, shapes: Shapes | None) -> Graph:
         graph = source.graph(shapes)
     named = [with_symbols(v.name, v.type) for v in graph.inputs]
     if named != [v.type for v in graph.inputs]:
-        retype(graph, named)
+        body_types.retype(graph, named)
     if shapes:
         graph.bounds.update(bounds_of(graph, shapes))
     return graph
@@ -128,7 +132,7 @@ def _infer_behind(graph: Graph, changed: set[Value], combine: Callable[[Type, Ty
 
 
 def _refuse_absent(graph: Graph) -> None:
-    absent = next((v for v in constants_of(graph) if isinstance(v.const, AbsentArray)), None)
+    absent = next((v for v in constants_of(graph) if isinstance(v.const, literals.AbsentArray)), None)
     if absent is not None:
         raise ModelError(
             "the elements of a constant are missing", where=f'graph "{graph.name}", "{absent.name}"',
@@ -159,7 +163,7 @@ def _give_shapes(graph: Graph, shapes: Shapes) -> None:
     declared = {v.name: v.type for v in graph.inputs}
     given = checked_shapes(declared, shapes, f'graph "{graph.name}"')
     sizes = fixed_symbols(declared, given)
-    retype(graph, [given.get(name) or substitute(type_, sizes) for name, type_ in declared.items()])
+    body_types.retype(graph, [given.get(name) or substitute(type_, sizes) for name, type_ in declared.items()])
 
 
 def copied(graph: Graph) -> Graph:

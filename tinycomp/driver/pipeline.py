@@ -7,7 +7,6 @@ import functools
 import importlib
 import inspect
 import itertools
-import pkgutil
 import re
 import time
 import typing
@@ -141,6 +140,8 @@ class Pipeline:
 @functools.cache
 def pass_types() -> Mapping[str, type[Pass]]:
     """Return every pass class that a file of ``tinycomp.passes`` defines, by its command-line name."""
+    import pkgutil  # imported here, because only passes that are named by the user are looked up
+
     for info in pkgutil.walk_packages(tinycomp.passes.__path__, f"{tinycomp.passes.__name__}."):
         importlib.import_module(info.name)
     kinds = {}

@@ -45,3 +45,35 @@ def strides(type_: TensorType) -> tuple[Size, ...]:
         result[dim] = step
         step *= shape[dim]
     return tuple(result)
+
+
+def reshaped(shape: Sequence[Size], steps: Sequence[Size], wanted: Sequence[Size]) -> tuple[Size, ...] | None:
+    """Return the strides of a reshaped array, or None if its elements would have to move.
+
+    >>> reshaped((2, 6), (100, 1), (2, 2, 3))
+    (100, 3, 1)
+    >>> reshaped((2, 6), (100, 1), (12,)) is None
+    True
+    """
+    if 0 in shape or 0 in wanted:
+        return None
+    groups: list[list[Size]] = []  # sizes and strides of what can be walked as one
+    for size, step in zip(shape, steps, strict=True):
+        if size == 1:
+            continue
+        if groups and groups[-1][1] == step * size:
+            groups[-1] = [groups[-1][0] * size, step]
+        else:
+            groups.append([size, step])
+    result: list[Size] = []
+    for size in reversed(wanted):
+        if size == 1:
+            result.append(1)
+            continue
+        if not groups or groups[-1][0] % size != 0:
+            return None
+        result.append(groups[-1][1])
+        groups[-1] = [groups[-1][0] // size, groups[-1][1] * size]
+        if groups[-1][0] == 1:
+            groups.pop()
+    return tuple(reversed(result))

@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping
 
-import ml_dtypes
 import numpy as np
 
 from tinycomp import symbolic
@@ -138,16 +137,21 @@ def tensor(type_: Type) -> TensorType:
     return type_ if isinstance(type_, TensorType) else UNKNOWN
 
 
-_SPECIAL = {
-    name: np.dtype(getattr(ml_dtypes, name))
-    for name in dir(ml_dtypes)
-    if name.startswith(("bfloat", "float", "int", "uint")) and isinstance(getattr(ml_dtypes, name), type)
-}
 _PLAIN = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
           "float16", "float32", "float64", "complex64", "complex128")  # fmt: skip
-_DTYPES: Mapping[str, np.dtype] = {name: np.dtype(name) for name in _PLAIN} | _SPECIAL | {"string": np.dtype(object)}
+_DTYPES: Mapping[str, np.dtype] = {name: np.dtype(name) for name in _PLAIN} | {"string": np.dtype(object)}
 _BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6,
          UNKNOWN_DTYPE: 0}  # fmt: skip
+
+
+@functools.cache
+def _special() -> Mapping[str, np.dtype]:
+    """Return the dtypes that numpy itself does not have, which few models use."""
+    import ml_dtypes
+
+    kinds = {name: getattr(ml_dtypes, name) for name in dir(ml_dtypes)}
+    prefixes = ("bfloat", "float", "int", "uint")
+    return {name: np.dtype(x) for name, x in kinds.items() if name.startswith(prefixes) and isinstance(x, type)}
 
 
 def numpy_dtype(name: str) -> np.dtype:
@@ -159,12 +163,12 @@ def numpy_dtype(name: str) -> np.dtype:
     """
     if name == UNKNOWN_DTYPE:
         raise ModelError("the element type is unknown", expected="a known element type", found=repr(name))
-    return _DTYPES[name]
+    return _DTYPES[name] if name in _DTYPES else _special()[name]
 
 
 def known_dtypes() -> Collection[str]:
     """Return every dtype name."""
-    return _DTYPES.keys()
+    return [*_DTYPES, *_special()]
 
 
 @functools.cache
@@ -175,7 +179,7 @@ def dtype_name(dtype: np.dtype) -> str:
 
 def bits(dtype: str) -> int:
     """Return the number of bits that one element occupies in memory when packed."""
-    return _BITS.get(dtype) if dtype in _BITS else _DTYPES[dtype].itemsize * 8  # type: ignore[return-value]
+    return _BITS[dtype] if dtype in _BITS else numpy_dtype(dtype).itemsize * 8
 
 
 def type_of(array: np.ndarray) -> TensorType:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from tinycomp.errors import ExecutionError, ModelError
@@ -30,7 +29,7 @@ _PRECISIONS: dict[int, np.dtype[Any]] = {
     NUMBER_BY_DTYPE["float32"]: np.dtype(np.float32),
     NUMBER_BY_DTYPE["float16"]: np.dtype(np.float16),
     NUMBER_BY_DTYPE["float64"]: np.dtype(np.float64),
-    NUMBER_BY_DTYPE["bfloat16"]: np.dtype(ml_dtypes.bfloat16),
+    NUMBER_BY_DTYPE["bfloat16"]: numpy_dtype("bfloat16"),
 }
 
 

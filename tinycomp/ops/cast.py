@@ -6,7 +6,6 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from tinycomp.errors import ExecutionError
@@ -15,7 +14,7 @@ from tinycomp.ir.proto import DTYPE_BY_NUMBER, NUMBER_BY_DTYPE
 from tinycomp.ir.types import UNKNOWN_DTYPE, Type, bits, numpy_dtype, tensor
 from tinycomp.ops.contents import INTEGERS, computed
 from tinycomp.ops.elementwise import saturate as saturate_to
-from tinycomp.ops.numeric import Array, compute_dtype, is_float
+from tinycomp.ops.numeric import Array, compute_dtype, float_range, is_float
 from tinycomp.ops.record import OpFamily, OpRecord
 from tinycomp.ops.rule import Facts, Results, Sizes
 from tinycomp.symbolic import if_zero
@@ -23,24 +22,11 @@ from tinycomp.symbolic import if_zero
 FAMILY = OpFamily("cast")
 DTYPE_NUMBERS = tuple(NUMBER_BY_DTYPE.values())
 """What attributes that are dtypes may be."""
-_SCALE = np.dtype(ml_dtypes.float8_e8m0fnu)
-_FLOAT8 = frozenset(
-    np.dtype(t)
-    for t in (
-        ml_dtypes.float8_e4m3fn,
-        ml_dtypes.float8_e4m3fnuz,
-        ml_dtypes.float8_e5m2,
-        ml_dtypes.float8_e5m2fnuz,
-    )
-)
+_SCALE = "float8_e8m0fnu"
+_FLOAT8 = frozenset({"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"})
 # Formats without infinity and NaN, which can do nothing but saturate.
-_FINITE = frozenset(np.dtype(t) for t in (ml_dtypes.float4_e2m1fn, ml_dtypes.float6_e2m3fn, ml_dtypes.float6_e3m2fn))
-_SUB_BYTE = {
-    np.dtype(ml_dtypes.int4): (4, True),
-    np.dtype(ml_dtypes.uint4): (4, False),
-    np.dtype(ml_dtypes.int2): (2, True),
-    np.dtype(ml_dtypes.uint2): (2, False),
-}
+_FINITE = frozenset({"float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn"})
+_SUB_BYTE = {"int4": (4, True), "uint4": (4, False), "int2": (2, True), "uint2": (2, False)}
 _STRING = np.dtype(object)
 _INT32 = np.dtype(np.int32)
 _INT64 = np.dtype(np.int64)
@@ -82,7 +68,7 @@ def cast_array(x: Array, dtype: np.dtype[Any], saturate: bool = True, round_mode
             x = x.astype(compute_dtype(x.dtype), copy=False)
         if dtype.kind == "b":
             return x.astype(np.bool_) if x.dtype.kind in "biuf" else x.astype(np.int32).astype(np.bool_)
-        if dtype in _SUB_BYTE:
+        if dtype.name in _SUB_BYTE:
             return _to_sub_byte(x, dtype)
         if x.dtype in _NATIVE:
             return _to_integer(x, dtype)
@@ -93,11 +79,10 @@ def _to_float(x: Array, dtype: np.dtype[Any], saturate: bool, round_mode: str) -
     if dtype in _NATIVE:
         return x.astype(dtype)
     wide = x if x.dtype in _NATIVE else x.astype(np.float64 if x.dtype.itemsize >= 4 else np.float32)
-    if dtype == _SCALE:
+    if dtype.name == _SCALE:
         return _to_scale(wide.astype(np.float32), saturate, round_mode)
-    if dtype in _FINITE or (saturate and dtype in _FLOAT8):
-        info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
-        wide = np.clip(wide, float(info.min), float(info.max))
+    if dtype.name in _FINITE or (saturate and dtype.name in _FLOAT8):
+        wide = np.clip(wide, *float_range(dtype))
     return wide.astype(dtype)
 
 
@@ -132,12 +117,12 @@ def _to_scale(x: Array, saturate: bool, round_mode: str) -> Array:
         biased = np.where(np.isnan(x) | (x < 0), 255, np.clip(biased, 0, 254))
     else:
         biased = np.where((biased < 0) | (biased > 254), 255, biased)
-    return np.asarray(biased).astype(np.uint8).view(_SCALE)
+    return np.asarray(biased).astype(np.uint8).view(numpy_dtype(_SCALE))
 
 
 def _to_sub_byte(x: Array, dtype: np.dtype[Any]) -> Array:
     """Convert to int2 or int4 by the low bits of the integer; ONNX's tests ask the same of floats out of range."""
-    width, signed = _SUB_BYTE[dtype]
+    width, signed = _SUB_BYTE[dtype.name]
     high = (1 << (width - signed)) - 1
     if x.dtype in _NATIVE:
         x = saturate_to(x, _INT32)
@@ -224,7 +209,7 @@ def bit_cast(x: Array, *, to: int) -> Array:
     dtype = dtype_of_enum(to)
     if _bits(dtype) == 8 * dtype.itemsize:
         return x.copy().view(dtype) if x.ndim else x.reshape(1).view(dtype).reshape(())
-    return _to_sub_byte(x.astype(np.int32), dtype) if dtype in _SUB_BYTE else x.view(np.uint8).view(dtype)
+    return _to_sub_byte(x.astype(np.int32), dtype) if dtype.name in _SUB_BYTE else x.view(np.uint8).view(dtype)
 
 
 @FAMILY.infer("BitCast")
@@ -237,8 +222,8 @@ def _bit_cast_rule(facts: Facts) -> Results:
 
 
 def _bits(dtype: np.dtype[Any]) -> int:
-    if dtype in _SUB_BYTE:
-        return _SUB_BYTE[dtype][0]
-    if dtype in _FINITE:
+    if dtype.name in _SUB_BYTE:
+        return _SUB_BYTE[dtype.name][0]
+    if dtype.name in _FINITE:
         return 4 if "float4" in str(dtype) else 6
     return 8 * dtype.itemsize

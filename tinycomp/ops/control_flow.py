@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from tinycomp.errors import ExecutionError, ModelError
+from tinycomp.ir.types import numpy_dtype
 from tinycomp.memory.budget import reserve_bytes
 from tinycomp.ops.numeric import Array, fix_axis
 from tinycomp.ops.record import OpFamily
@@ -137,7 +137,7 @@ def _no_rows(op: str, index: int, declared: Sequence[DeclaredType], axis: int) -
     name, shape = declared[index]
     dims = [dim if isinstance(dim, int) else 0 for dim in shape or ()]
     dims.insert(fix_axis(axis, len(dims) + 1, op), 0)
-    return np.zeros(dims, dtype=object if name == "string" else np.dtype(getattr(ml_dtypes, name, name)))
+    return np.zeros(dims, numpy_dtype(name))
 
 
 def _per_item(op: str, name: str, values: Sequence[int] | None, count: int) -> list[int]:

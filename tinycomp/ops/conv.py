@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tinycomp.ir.graph import Node
+from tinycomp.lazy import LazyModule
 from tinycomp.ops.numeric import Array, exact_float, minus_zero_point, node_shape, prod, to_int32, widened
-from tinycomp.ops.quantize import requantize, require_scales
 from tinycomp.ops.record import OpFamily
 from tinycomp.ops.rule import Facts, Results, Sizes, known_product
-from tinycomp.ops.sampling import sample
 from tinycomp.ops.spatial import (
     WINDOW,
     S,
@@ -33,6 +32,11 @@ from tinycomp.ops.spatial import (
     window_steps,
 )
 from tinycomp.symbolic import Size, maximum, product
+
+if TYPE_CHECKING:
+    from tinycomp.ops import quantize, sampling
+else:
+    quantize, sampling = LazyModule("tinycomp.ops.quantize"), LazyModule("tinycomp.ops.sampling")
 
 FAMILY = OpFamily("conv")
 
@@ -213,12 +217,12 @@ def qlinear_conv(
     made = make_window("QLinearConv", x.shape[2:], w.shape[2:], **window)
     total = add_bias(_integer_convolve(x, w, x_zero_point, w_zero_point, made, group), b)
     per_channel = w_scale.reshape(-1, *[1] * made.rank) if w_scale.size > 1 else w_scale.reshape(())
-    return requantize(total, x_scale.reshape(()) * per_channel / y_scale.reshape(()), y_zero_point)
+    return quantize.requantize(total, x_scale.reshape(()) * per_channel / y_scale.reshape(()), y_zero_point)
 
 
 @FAMILY.infer("QLinearConv")
 def _qlinear_conv(facts: Facts) -> Results:
-    require_scales(facts, 1, 4, 6)
+    quantize.require_scales(facts, 1, 4, 6)
     shape, outer = _convolved(facts, 3, 8)
     for index in (1, 2, 6, 7):
         facts.require_scalar(index)
@@ -441,7 +445,7 @@ def _columns(x: Array, offset: Array, mask: Array | None, window: Window[int], g
             for axis, start in enumerate(_regular_places(window))
         ]
         part = slice(g * share, (g + 1) * share)
-        columns[:, part] = sample(x[:, part], places, "linear")
+        columns[:, part] = sampling.sample(x[:, part], places, "linear")
         columns[:, part] *= weights[:, g].reshape(batch, 1, taps * windows)
     return columns
 

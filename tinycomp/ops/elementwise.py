@@ -8,13 +8,12 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from tinycomp.errors import ExecutionError
 from tinycomp.ir.types import Type
 from tinycomp.ops.contents import computed
-from tinycomp.ops.numeric import Array, compute_dtype, is_float, quiet, widened
+from tinycomp.ops.numeric import Array, compute_dtype, float_range, integer_range, is_float, quiet, widened
 from tinycomp.ops.record import OpFamily
 from tinycomp.ops.rule import Facts, Results, Rule, broadcasting, broadcasting_to, same_as_first, shape_text
 from tinycomp.symbolic import Size, UndecidedError, if_zero, maximum, minimum
@@ -242,9 +241,9 @@ def clip(x: Array, low: Array | None = None, high: Array | None = None) -> Array
     """
     if low is None and high is None and not is_float(x.dtype):
         return x
-    info: Any = ml_dtypes.finfo(x.dtype) if is_float(x.dtype) else np.iinfo(x.dtype)  # type: ignore[no-untyped-call]
-    bottom = np.array(info.min, x.dtype) if low is None else low.reshape(())
-    top = np.array(info.max, x.dtype) if high is None else high.reshape(())
+    least, most = float_range(x.dtype) if is_float(x.dtype) else integer_range(x.dtype)
+    bottom = np.array(least, x.dtype) if low is None else low.reshape(())
+    top = np.array(most, x.dtype) if high is None else high.reshape(())
     return np.asarray(_limit(x, bottom, top))
 
 

@@ -6,25 +6,25 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tinycomp.errors import ExecutionError
 from tinycomp.ir.graph import Node
 from tinycomp.ir.types import TensorType
+from tinycomp.lazy import LazyModule
 from tinycomp.memory.budget import reserve
-from tinycomp.ops.contraction import (
-    Labels,
-    contraction_order,
-    label_sizes,
-    labels_of,
-    output_labels,
-    split_equation,
-)
 from tinycomp.ops.numeric import Array, node_shape, widened
 from tinycomp.ops.record import OpFamily
 from tinycomp.ops.rule import Facts, Results
 from tinycomp.symbolic import Size, product
+
+if TYPE_CHECKING:
+    from tinycomp.ops import contraction
+    from tinycomp.ops.contraction import Labels
+else:
+    contraction = LazyModule("tinycomp.ops.contraction")
 
 FAMILY = OpFamily("matmul")
 
@@ -178,10 +178,10 @@ def _contract(a: Array, of_a: Labels, b: Array, of_b: Labels, needed: set[str]) 
 def _einsum_macs(node: Node) -> Size:
     """Return the product of the sizes of all labels, the cost of the direct loop nest."""
     shapes = [node_shape(value) for value in node.inputs]
-    texts, _ = split_equation(node.attrs["equation"], len(shapes))
+    texts, _ = contraction.split_equation(node.attrs["equation"], len(shapes))
     sizes: dict[str, Size] = {}
     for text, shape in zip(texts, shapes, strict=True):
-        sizes.update(zip(labels_of(text, len(shape)), shape, strict=False))
+        sizes.update(zip(contraction.labels_of(text, len(shape)), shape, strict=False))
     return product(sizes.values())
 
 
@@ -189,10 +189,10 @@ def _einsum_macs(node: Node) -> Size:
 @widened
 def einsum(*inputs: Array, equation: str) -> Array:
     """Return a sum of products in Einstein notation; several operands are contracted in the cheapest order."""
-    texts, right = split_equation(equation, len(inputs))
-    terms = [labels_of(text, x.ndim) for text, x in zip(texts, inputs, strict=True)]
-    output = output_labels(right, terms)
-    sizes = label_sizes(terms, [x.shape for x in inputs])
+    texts, right = contraction.split_equation(equation, len(inputs))
+    terms = [contraction.labels_of(text, x.ndim) for text, x in zip(texts, inputs, strict=True)]
+    output = contraction.output_labels(right, terms)
+    sizes = contraction.label_sizes(terms, [x.shape for x in inputs])
     # An axis of size 1 under an ellipsis that is summed must count as often as its partner is long.
     operands = {
         i: (np.broadcast_to(x, [sizes[label] for label in term]), term)
@@ -201,7 +201,7 @@ def einsum(*inputs: Array, equation: str) -> Array:
     for i, (x, term) in operands.items():
         others = set(output).union(*(labels for j, (_, labels) in operands.items() if j != i))
         operands[i] = _simplify(x, term, others)
-    order = contraction_order([labels for _, labels in operands.values()], output, sizes)
+    order = contraction.contraction_order([labels for _, labels in operands.values()], output, sizes)
     for place, (i, j) in enumerate(order, len(inputs)):
         a, b = operands.pop(i), operands.pop(j)
         needed = set(output).union(*(labels for _, labels in operands.values()))
@@ -220,7 +220,7 @@ def _shared(own: tuple[Array, Labels], other: tuple[Array, Labels], needed: set[
 def _einsum(facts: Facts) -> Results:
     equation = str(facts.attr("equation", ""))
     try:
-        texts, right = split_equation(equation, facts.count)
+        texts, right = contraction.split_equation(equation, facts.count)
     except ExecutionError as error:
         facts.fail(error.message, expected=error.expected, found=error.found)
     terms: list[Labels] = []
@@ -231,7 +231,7 @@ def _einsum(facts: Facts) -> Results:
             if "..." in text and "..." in right:
                 return [facts.tensor(facts.first_dtype(), None)]
             continue
-        terms.append(labels_of(text, len(shape)))
+        terms.append(contraction.labels_of(text, len(shape)))
         facts.require(len(terms[-1]) == len(shape), f'the term "{text}" of "{equation}" does not fit its operand',
                       expected="a letter for each dimension", found=facts.shown(index))  # fmt: skip
         for label, size in zip(terms[-1], shape, strict=True):
@@ -241,7 +241,7 @@ def _einsum(facts: Facts) -> Results:
                 sizes[label], *_ = facts.broadcast((sizes[label],), (size,)) or (None,)
             else:
                 sizes[label] = size
-    return [facts.tensor(facts.first_dtype(), [sizes.get(label) for label in output_labels(right, terms)])]
+    return [facts.tensor(facts.first_dtype(), [sizes.get(label) for label in contraction.output_labels(right, terms)])]
 
 
 FAMILY.trait("product", "Gemm", "MatMul")

@@ -4,42 +4,38 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 from tinycomp.errors import ExecutionError
+from tinycomp.lazy import LazyModule
 from tinycomp.symbolic import Size, size
+
+if TYPE_CHECKING:
+    import ml_dtypes
+else:
+    ml_dtypes = LazyModule("ml_dtypes")
 
 Array = npt.NDArray[Any]
 
+_OF_NUMPY = ("float16", "float32", "float64")
 _FLOAT32 = np.dtype(np.float32)
 _INT32 = np.dtype(np.int32)
-# What a dtype is computed in where that is not the dtype itself. Half precision is here because a formula of
-# several steps must round once, at its end, as a fused kernel does.
-_WIDE: dict[np.dtype[Any], np.dtype[Any]] = {
-    np.dtype(np.float16): _FLOAT32,
-    np.dtype(ml_dtypes.bfloat16): _FLOAT32,
-    np.dtype(ml_dtypes.float8_e4m3fn): _FLOAT32,
-    np.dtype(ml_dtypes.float8_e4m3fnuz): _FLOAT32,
-    np.dtype(ml_dtypes.float8_e5m2): _FLOAT32,
-    np.dtype(ml_dtypes.float8_e5m2fnuz): _FLOAT32,
-    np.dtype(ml_dtypes.float8_e8m0fnu): _FLOAT32,
-    np.dtype(ml_dtypes.float6_e2m3fn): _FLOAT32,
-    np.dtype(ml_dtypes.float6_e3m2fn): _FLOAT32,
-    np.dtype(ml_dtypes.float4_e2m1fn): _FLOAT32,
-    np.dtype(ml_dtypes.int2): _INT32,
-    np.dtype(ml_dtypes.uint2): _INT32,
-    np.dtype(ml_dtypes.int4): _INT32,
-    np.dtype(ml_dtypes.uint4): _INT32,
-}
+_SMALL = frozenset({"int2", "uint2", "int4", "uint4"})
+_WIDE = dict.fromkeys(_SMALL, _INT32) | dict.fromkeys([
+    "float16", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
+    "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn",
+], _FLOAT32)  # fmt: skip
+"""What dtypes are computed in, by name, where that is not the dtype itself. Half precision is here because a formula
+of several steps must round once, at its end, as a fused kernel does."""
 
 
+@functools.lru_cache(maxsize=256)
 def compute_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype that numpy computes ``dtype`` in: float32 for narrow floats, int32 for int2 and int4."""
-    return _WIDE.get(dtype, dtype)
+    return _WIDE.get(dtype.name, dtype)
 
 
 def rounder(dtype: np.dtype[Any]) -> Callable[[Array], Array]:
@@ -157,16 +153,20 @@ def node_shape(value: Any) -> tuple[Size, ...]:
     return tuple([1 if dim is None else size(dim) for dim in shape or ()])
 
 
-_SMALL = frozenset(np.dtype(t) for t in (ml_dtypes.int2, ml_dtypes.uint2, ml_dtypes.int4, ml_dtypes.uint4))
-
 # float32 holds every integer up to 2**24; a product of two 8-bit values less their zero points stays below 2**16.
 _EXACT_FLOAT32_TERMS = 1 << 8
 
 
 def integer_range(dtype: np.dtype[Any]) -> tuple[int, int]:
     """Return the least and the greatest value of an integer type, 2-bit and 4-bit types included."""
-    info: Any = ml_dtypes.iinfo(dtype) if dtype in _SMALL else np.iinfo(dtype)  # type: ignore[no-untyped-call]
+    info: Any = ml_dtypes.iinfo(dtype) if dtype.name in _SMALL else np.iinfo(dtype)  # type: ignore[no-untyped-call]
     return int(info.min), int(info.max)
+
+
+def float_range(dtype: np.dtype[Any]) -> tuple[float, float]:
+    """Return the least and the greatest finite value of a floating-point type, ml_dtypes' included."""
+    info: Any = np.finfo(dtype) if dtype.name in _OF_NUMPY else ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    return float(info.min), float(info.max)
 
 
 def exact_float(terms: int) -> np.dtype[Any]:

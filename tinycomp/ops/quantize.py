@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from tinycomp.ir.proto import DTYPE_BY_NUMBER, NUMBER_BY_DTYPE
@@ -17,6 +16,7 @@ from tinycomp.ops.numeric import (
     Array,
     compute_dtype,
     exact_float,
+    float_range,
     integer_range,
     is_float,
     minus_zero_point,
@@ -81,7 +81,7 @@ def saturate(x: Array, dtype: np.dtype[Any]) -> Array:
 def saturate_float(x: Array, dtype: np.dtype[Any], clip: bool = True) -> Array:
     """Convert to an 8-bit or narrower float type, clipping what is too large (infinity included) if asked to."""
     if clip:
-        limit = float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
+        limit = float_range(dtype)[1]
         x = np.clip(x, -limit, limit)
     return x.astype(dtype)
 
@@ -139,7 +139,7 @@ def quantize_linear_23(
     """Quantise as before; the quotient is rounded to ``precision``, by default the type of the scale."""
     dtype = _quantized_dtype(y_zero_point, output_dtype)
     rounded = _dtype_of(precision) if precision else y_scale.dtype
-    if rounded == np.dtype(ml_dtypes.float8_e8m0fnu) or not is_float(rounded):
+    if rounded.name == "float8_e8m0fnu" or not is_float(rounded):
         rounded = _FLOAT32
     return _quantize(x, y_scale, y_zero_point, dtype, axis, block_size, bool(saturate), rounded)
 
@@ -216,7 +216,7 @@ def dequantize_linear(
     result = np.asarray(wide.astype(np.float32) * scale.astype(np.float32))
     if output_dtype:
         return result.astype(_dtype_of(output_dtype), copy=False)
-    is_exponent = x_scale.dtype == np.dtype(ml_dtypes.float8_e8m0fnu)
+    is_exponent = x_scale.dtype.name == "float8_e8m0fnu"
     return result.astype(_FLOAT32 if is_exponent else x_scale.dtype, copy=False)
 
 

@@ -18,22 +18,26 @@ graph @main opset {"" = 17} (%x: float32[2], %k: float32[2]) -> (%y) {
 
 from __future__ import annotations
 
-import zlib
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinycomp.ir.equality import arrays_equal, equal
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.ir.text.literals import AbsentArray, content_hash, raw_bytes
 from tinycomp.ir.types import refine
+from tinycomp.lazy import LazyModule
 from tinycomp.passes.base import Pass
 from tinycomp.records import dataclass
 from tinycomp.rewrite.edits import joined_sources
 from tinycomp.rewrite.rules import erase_dead, open_graphs
 from tinycomp.rewrite.traits import is_random, permutable
+
+if TYPE_CHECKING:
+    from tinycomp.ir import equality
+    from tinycomp.ir.text import literals
+else:
+    equality, literals = LazyModule("tinycomp.ir.equality"), LazyModule("tinycomp.ir.text.literals")
 
 _SAMPLED = 8
 """The approximate number of elements of a constant to compare before all of them are read."""
@@ -84,7 +88,7 @@ def _merge_constants(graph: Graph) -> int:
             for equals in _groups(values, lambda value, array: _checksum(array)):
                 first, kept = equals[0]
                 for value, array in equals[1:]:
-                    if arrays_equal(kept, array):
+                    if equality.arrays_equal(kept, array):
                         graph.replace_uses(value, first)
                         graph.erase_unused(value)
                         changes += 1
@@ -110,9 +114,11 @@ def _sample(array: np.ndarray) -> bytes:
 
 def _checksum(array: np.ndarray) -> Hashable:
     """Return a checksum that tells apart arrays that agree in a few elements; arrays that share it are compared."""
-    if isinstance(array, AbsentArray) or array.dtype.kind in "OUST":
-        return content_hash(array)
-    return zlib.crc32(raw_bytes(array))
+    if isinstance(array, literals.AbsentArray) or array.dtype.kind in "OUST":
+        return literals.content_hash(array)
+    import zlib  # imported here, because few models have constants of the same type that agree in a few elements
+
+    return zlib.crc32(literals.raw_bytes(array))
 
 
 def _mergeable(node: Node) -> bool:
@@ -145,11 +151,13 @@ def _operands(node: Node) -> tuple[int, ...]:
 def _frozen(value: Any) -> Hashable:
     """Return a hashable stand-in for an attribute; floats by their bits, to tell apart NaN, 0.0 and -0.0."""
     if isinstance(value, np.ndarray):
-        return (value.dtype.str, value.shape, content_hash(value))
+        return (value.dtype.str, value.shape, literals.content_hash(value))
     if isinstance(value, (list, tuple)):
         return tuple(map(_frozen, value))
     return (type(value).__name__, value.hex() if isinstance(value, float) else value)
 
 
 def _same_bodies(a: Node, b: Node) -> bool:
-    return a.bodies.keys() == b.bodies.keys() and all(equal(body, b.bodies[key]) for key, body in a.bodies.items())
+    return a.bodies.keys() == b.bodies.keys() and all(
+        equality.equal(body, b.bodies[key]) for key, body in a.bodies.items()
+    )

@@ -18,13 +18,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from tinycomp.frontend.inlining import inline_call
 from tinycomp.ir.graph import Graph, Node
+from tinycomp.lazy import LazyModule
 from tinycomp.passes.base import Pass
 from tinycomp.records import dataclass
 from tinycomp.rewrite.rules import open_graphs
 from tinycomp.target import Target, find_all
+
+if TYPE_CHECKING:
+    from tinycomp.frontend import inlining
+else:
+    inlining = LazyModule("tinycomp.frontend.inlining")
 
 
 @dataclass(frozen=True)
@@ -60,5 +66,5 @@ def _inline_all(graph: Graph, targets: Sequence[Target]) -> bool:
         if any(rule.refusal(node) is None for target in targets for rule in target.rules_for(node)):
             continue
         changed = True
-        waiting += (inner for inner in inline_call(graph, node) if is_function_call(inner))
+        waiting += (inner for inner in inlining.inline_call(graph, node) if is_function_call(inner))
     return changed

@@ -30,7 +30,7 @@ from tinycomp.index import named
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.base import Pass
 from tinycomp.passes.offer_to_target import offer
-from tinycomp.passes.simplify import HIDING, Simplify, affine, indexing, movement, no_ops
+from tinycomp.passes.simplify import PLAIN, Simplify, affine, all_rules, indexing, movement, no_ops
 from tinycomp.records import dataclass, field
 from tinycomp.rewrite import Composite, RewriteRule, Rule
 from tinycomp.rewrite.composites import Selection, outline_all
@@ -63,7 +63,7 @@ _PAIRS: Sequence[tuple[frozenset[str], frozenset[str]]] = (
                                                "Slice", "Split", "Tile"}) | _VIEWS),
 )  # fmt: skip
 """Pairs of an operator and a producer of its operand that simplification replaces by other operators."""
-_GROUPS = tuple(rule for rule in HIDING if isinstance(rule, RewriteRule))
+_GROUPS = tuple(rule for rule in all_rules() if isinstance(rule, RewriteRule) and rule not in PLAIN)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tinycomp.analysis.data_dependent import data_dependent
 from tinycomp.errors import TinycompError, did_you_mean
 from tinycomp.ir.graph import Graph, Node, Value, reachable, tangles
 from tinycomp.ir.types import TensorType, Type
@@ -33,8 +32,10 @@ from tinycomp.target import Policy, Target, find_all
 if TYPE_CHECKING:
     import networkx as nx
 
+    from tinycomp.analysis import data_dependent
     from tinycomp.target import Split
 else:
+    data_dependent = LazyModule("tinycomp.analysis.data_dependent")
     nx = LazyModule("networkx")
 
 MINIMUM = "minimum"
@@ -167,7 +168,7 @@ def _without_data_dependent(
         if target is None:
             continue
         bounded = following_rows(graph) if target.programs else ()
-        for node, reason in data_dependent(graph, region, bounded):
+        for node, reason in data_dependent.data_dependent(graph, region, bounded):
             found = True
             why = f"{reason}, and {target.name} needs to know every size"
             remarks.append(Remark(MergeRegions.name, node.sources, target.name, f"{target.name}.{STATIC_SHAPES}", why))

@@ -16,17 +16,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-import ml_dtypes
 import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.types import numpy_dtype
 from tinycomp.passes.base import Pass
 from tinycomp.records import dataclass
 from tinycomp.rewrite.rules import open_graphs
 
 Precision = Literal["f32", "bf16", "f16"]
 """The format of weights: float32, bfloat16 (8 bits of precision) or float16 (11 bits, up to 65504)."""
-_HALF = {"bf16": np.dtype(ml_dtypes.bfloat16), "f16": np.dtype(np.float16)}
+_HALF = {"bf16": "bfloat16", "f16": "float16"}
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class RoundWeights(Pass):
         """Return the rounded constant, or None if it is exact already or cannot be rounded."""
         assert weights.const is not None
         with np.errstate(over="ignore", invalid="ignore"):
-            array = weights.const.astype(_HALF[self.precision]).astype(np.float32)
+            array = weights.const.astype(numpy_dtype(_HALF[self.precision])).astype(np.float32)
         if np.array_equal(array, weights.const) or not np.isfinite(array).all():
             return None
         return graph.add_const(array, f"{weights.name}_{self.precision}")

@@ -24,6 +24,8 @@ import numpy as np
 from tinycomp.errors import PatternError, shown
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.types import UNKNOWN_DTYPE, compatible, numpy_dtype, refine
+from tinycomp.lazy import LazyModule
+from tinycomp.ops.record import heads
 from tinycomp.records import dataclass, field
 from tinycomp.remark import Remark
 from tinycomp.rewrite.matcher import Check, Feasibility, Match, Pattern, Search, judge, may_start, pattern
@@ -81,6 +83,30 @@ class FunctionRule:
     def apply(self) -> Callable[[Graph, Node], bool]:
         """The function."""
         return self.function
+
+
+@dataclass(frozen=True)
+class RuleGroup:
+    """Rules of a module that is imported when the engine first meets an operator at which one of them may start.
+
+    Attributes:
+        module: Its name; the rules are its ``RULES``.
+        ops: The operators at which they start.
+    """
+
+    module: str
+    ops: str
+
+    @property
+    def heads(self) -> frozenset[Head]:
+        """The operators at which the rules start."""
+        return frozenset(heads(self.ops))
+
+    @property
+    def rules(self) -> Sequence[Rule]:
+        """The rules."""
+        found: Sequence[Rule] = LazyModule(self.module).RULES
+        return found
 
 
 def rule(*ops: str | Head) -> Callable[[Callable[[Graph, Node], bool]], FunctionRule]:
@@ -374,14 +400,19 @@ class Engine:
     """Apply rules to a fixpoint.
 
     Args:
-        rules: Tried in this order at every node.
+        rules: Tried in this order at every node; a group stands for all of its rules.
         max_changes: Bound on the number of changes per graph; by default it grows with the graph.
         bodies: Whether the bodies of unclaimed nodes are rewritten too.
         claimed: Whether rules may start at nodes that a target has claimed.
     """
 
     def __init__(
-        self, rules: Iterable[Rule], *, max_changes: int | None = None, bodies: bool = True, claimed: bool = True
+        self,
+        rules: Iterable[Rule | RuleGroup],
+        *,
+        max_changes: int | None = None,
+        bodies: bool = True,
+        claimed: bool = True,
     ) -> None:
         self._max_changes = max_changes
         self._bodies = bodies
@@ -428,7 +459,9 @@ class Engine:
         head = (node.domain, node.op)
         rules = self._by_head.get(head)
         if rules is None:
-            rules = self._by_head[head] = [entry for entry, heads in self._rules if heads is None or head in heads]
+            near = [entry for entry, heads in self._rules if heads is None or head in heads]
+            known = (each for entry in near for each in (entry.rules if isinstance(entry, RuleGroup) else [entry]))
+            rules = self._by_head[head] = [each for each in known if each.heads is None or head in each.heads]
         return rules
 
 

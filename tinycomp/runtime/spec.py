@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 
 from tinycomp.errors import ExecutionError, FeedError, did_you_mean, shown, visible
-from tinycomp.lazy import cached_property
+from tinycomp.lazy import LazyModule, cached_property
 from tinycomp.records import dataclass, field, replace
+
+if TYPE_CHECKING:
+    import ml_dtypes
+else:
+    ml_dtypes = LazyModule("ml_dtypes")
 
 _UNREADABLE = "cannot be read as an array"
 _FROM_BITS = (
@@ -207,7 +211,7 @@ def _as_array(spec: TensorSpec, value: Any, dtype: np.dtype) -> np.ndarray:
         cut = plain and kind in "iu" and np.asarray(value).dtype.kind == "f"
     except (TypeError, ValueError, OverflowError, RuntimeError, BufferError, NotImplementedError) as error:
         reason = str(error).partition("\n")[0]
-        hint = _FROM_BITS if dtype == ml_dtypes.bfloat16 else "Pass a numpy array."
+        hint = _FROM_BITS if dtype.name == "bfloat16" else "Pass a numpy array."
         raise misfit(spec, _UNREADABLE, f"{found}: {reason}" if reason else found, hint) from error
     if cut:
         raise misfit(spec, "wrong dtype", "numbers with a fraction", "Pass whole numbers.")

@@ -11,9 +11,10 @@ from tinycomp.ir import Graph, TensorType
 from tinycomp.ir.text.parser import parse_graph
 from tinycomp.ir.types import numpy_dtype
 from tinycomp.ir.verify import verify
-from tinycomp.passes.simplify import RULES, Simplify
+from tinycomp.passes.simplify import RULES, Simplify, all_rules
 from tinycomp.passes.simplify.no_ops import is_lossless
-from tinycomp.rewrite import RewriteRule
+from tinycomp.rewrite import RewriteRule, RuleGroup
+from tinycomp.rewrite.pattern import Head
 
 DTYPES = ["bool", "float16", "bfloat16", "float32", "float64"] + [
     f"{u}int{b}" for u in ("", "u") for b in (8, 16, 32, 64)
@@ -44,10 +45,16 @@ def test_a_lossless_cast_gives_every_number_back(source, target):
 
 
 def test_every_rule_has_a_docstring_and_a_name_of_its_own():
-    names = [rule.name for rule in RULES]
+    names = [rule.name for rule in all_rules()]
     assert len(set(names)) == len(names)
-    functions = [rule.replacement if isinstance(rule, RewriteRule) else rule.function for rule in RULES]
+    functions = [rule.replacement if isinstance(rule, RewriteRule) else rule.function for rule in all_rules()]
     assert all(function.__doc__ for function in functions)
+
+
+def test_groups_name_the_operators_at_which_their_rules_start():
+    groups = [entry for entry in RULES if isinstance(entry, RuleGroup)]
+    assert groups
+    assert all(group.heads == frozenset[Head]().union(*(rule.heads or () for rule in group.rules)) for group in groups)
 
 
 def test_sources_of_all_merged_nodes_survive():

@@ -33,21 +33,31 @@ from __future__ import annotations
 from tinycomp.ir.graph import Graph
 from tinycomp.passes.base import Pass
 from tinycomp.passes.eliminate_dead_code import EliminateDeadCode
-from tinycomp.passes.simplify import affine, carried, classical, indexing, movement, no_ops, quantized, sequences
+from tinycomp.passes.simplify import affine, movement, no_ops, quantized
 from tinycomp.records import dataclass
-from tinycomp.rewrite import Engine, Rule
+from tinycomp.rewrite import Engine, Rule, RuleGroup
 
-RULES: tuple[Rule, ...] = (
-    *no_ops.RULES, *movement.RULES, *indexing.RULES, *affine.RULES, *quantized.RULES, *classical.RULES,
-    *sequences.RULES, *carried.RULES,
+_INDEXING = RuleGroup(f"{__name__}.indexing", "GatherElements GatherND NonZero ScatterElements Slice")
+_LATE = (
+    RuleGroup(f"{__name__}.classical", "Concat Scan Sum ai.onnx.ml::TreeEnsembleClassifier"),
+    RuleGroup(f"{__name__}.sequences", """
+        ConcatFromSequence If OptionalGetElement OptionalHasElement SequenceAt SequenceLength SequenceMap
+        SplitToSequence
+    """),
+    RuleGroup(f"{__name__}.carried", "If Loop Scan"),
 )  # fmt: skip
-HIDING: tuple[Rule, ...] = (
-    no_ops.sum_to_add, no_ops.name_type, no_ops.merge_clamps, *movement.RULES, *indexing.RULES, *affine.RULES,
-    *quantized.RULES, *classical.RULES, *sequences.RULES, *carried.RULES,
+RULES: tuple[Rule | RuleGroup, ...] = (
+    *no_ops.RULES, *movement.RULES, _INDEXING, *affine.RULES, *quantized.RULES, *_LATE,
 )  # fmt: skip
-"""The rules that replace operators by others; the remaining rules only remove nodes, which no pattern asks for."""
+PLAIN: tuple[Rule, ...] = tuple([rule for rule in no_ops.RULES if rule not in no_ops.HIDING])
+"""The rules that only remove nodes, which no pattern asks for; the others replace operators by others."""
 _ENGINE = Engine(RULES, claimed=False)
-_PLAIN_ENGINE = Engine([rule for rule in RULES if rule not in HIDING], claimed=False)
+_PLAIN_ENGINE = Engine(PLAIN, claimed=False)
+
+
+def all_rules() -> list[Rule]:
+    """Return the rules, those in groups included."""
+    return [rule for entry in RULES for rule in (entry.rules if isinstance(entry, RuleGroup) else [entry])]
 
 
 @dataclass(frozen=True)

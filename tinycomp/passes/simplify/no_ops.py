@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from tinycomp.ir.graph import Graph, Node, Value
 from tinycomp.ir.proto import NUMBER_BY_DTYPE
 from tinycomp.ir.types import UNKNOWN_DTYPE, numpy_dtype
+from tinycomp.ops.numeric import float_range
 from tinycomp.passes.simplify.facts import (
     FLOATS,
     demands_nothing,
@@ -318,7 +318,7 @@ def _bound(value: Value | None, default: float) -> float:
 
 
 def _greatest(name: str) -> float:
-    return float(ml_dtypes.finfo(numpy_dtype(name)).max)  # type: ignore[no-untyped-call]
+    return float_range(numpy_dtype(name))[1]
 
 
 RULES = (
@@ -343,3 +343,5 @@ RULES = (
     name_type,
     merge_clamps,
 )
+HIDING = (sum_to_add, name_type, merge_clamps)
+"""The rules that do not remove a node but replace it by another."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from tinycomp.index import named
 from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.types import numpy_dtype
 from tinycomp.passes.simplify.facts import is_private, producer
 from tinycomp.rewrite import GraphBuilder, Match, P, replaces, rule
 from tinycomp.rewrite.edits import take_over
@@ -235,7 +236,7 @@ def _range_of(clip: Node) -> str | None:
 
 def _dequantized(graph: Graph, node: Node, value: Value) -> Value:
     one = graph.add_const(np.array(1, np.float32), "one")
-    zero = graph.add_const(np.zeros((), np.dtype(value.dtype)), "zero")
+    zero = graph.add_const(np.zeros((), numpy_dtype(value.dtype)), "zero")
     return graph.add("DequantizeLinear", [value, one, zero], at=node).output
 
 

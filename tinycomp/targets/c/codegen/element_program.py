@@ -8,19 +8,24 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.layout import memory_order, strides
-from tinycomp.ir.types import bits
-from tinycomp.ops.cast import cast_array
+from tinycomp.ir.types import bits, numpy_dtype
+from tinycomp.lazy import LazyModule
 from tinycomp.records import dataclass, field
 from tinycomp.runtime.native.library import codes, lib
 from tinycomp.symbolic import Size, if_zero
 from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, View, nd_params
 from tinycomp.targets.common.checks import sized_type
+
+if TYPE_CHECKING:
+    from tinycomp.ops import cast
+else:
+    cast = LazyModule("tinycomp.ops.cast")
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 NUMBERS = ("float32", "float64", *INTEGERS)
@@ -136,7 +141,7 @@ class Steps:
 
     def constant(self, number: Any, dtype: str) -> Ref:
         """Return a scalar constant."""
-        array = cast_array(np.asarray(number), np.dtype(dtype))
+        array = cast.cast_array(np.asarray(number), numpy_dtype(dtype))
         key = ("immediate", dtype, array.tobytes())
         if key not in self._known:
             self._known[key] = Ref("immediate", len(self.immediates), dtype)
@@ -156,7 +161,8 @@ class Steps:
         if ref.dtype == dtype:
             return ref
         if ref.space == "immediate":
-            return self.constant(cast_array(self.immediates[ref.number], np.dtype(dtype), saturate, round_mode), dtype)
+            number = cast.cast_array(self.immediates[ref.number], numpy_dtype(dtype), saturate, round_mode)
+            return self.constant(number, dtype)
         options = float(not saturate), float(_ROUNDING[round_mode])
         return self._add(_CAST, TYPES[dtype], ref.dtype, (ref,), dtype, *options)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.layout import strides
 from tinycomp.ir.types import numpy_dtype, tensor
-from tinycomp.symbolic import Size, typical
+from tinycomp.symbolic import Size, product, typical
 from tinycomp.targets.c.codegen.emitter import Emitter, Strided, View, lies_as, nd_params, same_steps
 from tinycomp.targets.common.checks import sized_type
 
@@ -84,3 +84,9 @@ def destination(emit: Emitter, value: Value, fits: Callable[[tuple[Size, ...]], 
         leave(emit, value.producer, value, part)
         return part
     return Strided(emit.view(value), plain)
+
+
+def around_axis(shape: tuple[Size, ...], axis: int) -> dict[str, Size]:
+    """Return the sizes before, along and behind an axis, as kernels name them."""
+    place = axis % max(len(shape), 1)
+    return {"outer": product(shape[:place]), "axis": shape[place], "inner": product(shape[place + 1 :])}

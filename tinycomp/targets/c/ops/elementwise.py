@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-import ml_dtypes
-
 from tinycomp.ir.graph import Node
+from tinycomp.ir.types import numpy_dtype
+from tinycomp.ops.numeric import float_range
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.library import codes, lib
 from tinycomp.targets.c.codegen.element_program import FLOATS, INTEGERS, MAX_INPUTS, SMALL_FLOATS, TYPES, Ref, Steps
@@ -119,8 +119,7 @@ def _bound(steps: Steps, node: Node, index: int, attribute: str) -> Ref | None:
     dtype = node.operand(0).dtype
     if dtype not in FLOATS:
         return None
-    info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
-    ends = float(info.min), float(info.max)
+    ends = float_range(numpy_dtype(dtype))
     number = min(max(float(node.attrs.get(attribute, ends[index - 1])), ends[0]), ends[1])
     return steps.wide(steps.constant(number, dtype))
 

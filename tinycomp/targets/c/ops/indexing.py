@@ -11,7 +11,7 @@ from tinycomp.runtime.native.library import lib
 from tinycomp.symbolic import Size, maximum, product
 from tinycomp.targets.c.codegen.element_program import NUMBERS, TYPES, broadcast_steps
 from tinycomp.targets.c.codegen.emitter import MAX_RANK, Emitter, Strided, eight, nd_params
-from tinycomp.targets.c.codegen.placement import element_size, emit_copy, leave
+from tinycomp.targets.c.codegen.placement import around_axis, element_size, emit_copy, leave
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
 from tinycomp.targets.c.ops.movement import movable
 from tinycomp.targets.common.checks import Verdict, all_of, sized_type
@@ -23,12 +23,6 @@ def index_check(node: Node) -> Verdict:
     """Tell whether operand 1 holds indices of 32 or 64 bits."""
     dtype = node.operand(1).dtype
     return dtype in ("int32", "int64") or reject(f"indices are {dtype}")
-
-
-def around_axis(shape: tuple[Size, ...], axis: int) -> dict[str, Size]:
-    """Return the sizes before, along and behind an axis, as kernels name them."""
-    place = axis % max(len(shape), 1)
-    return {"outer": product(shape[:place]), "axis": shape[place], "inner": product(shape[place + 1 :])}
 
 
 @FAMILY.lower("Gather", check=all_of(movable, known_rank, index_check), layout=LayoutRule.ROW_MAJOR)

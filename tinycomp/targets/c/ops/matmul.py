@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 
 from tinycomp.ir.graph import Node, Value
+from tinycomp.ir.layout import reshaped
+from tinycomp.ir.types import numpy_dtype
+from tinycomp.lazy import LazyModule
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.records import dataclass
 from tinycomp.rewrite import reject
 from tinycomp.runtime.native.processor import default_isa, isa_shape
 from tinycomp.symbolic import Size, broadcast_shapes, product
-from tinycomp.targets.c.codegen.batches import Walk, in_two
 from tinycomp.targets.c.codegen.element_program import TYPES, repeating
 from tinycomp.targets.c.codegen.emitter import OWN_BLOCKS, Emitter, Params, Strided, View
 from tinycomp.targets.c.codegen.epilogue import Fused, epilogue_operands, take_apart
 from tinycomp.targets.c.codegen.placement import destination, element_size
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank
-from tinycomp.targets.c.ops.movement import reshaped
 from tinycomp.targets.common.checks import Verdict, all_of, dtypes, float32, is_known, sized_type, surely_equal
+
+if TYPE_CHECKING:
+    from tinycomp.targets.c.codegen import batches
+else:
+    batches = LazyModule("tinycomp.targets.c.codegen.batches")
 
 FAMILY = LoweringRules()
 
@@ -104,12 +109,12 @@ class Matrix:
         turned = (*steps[:-2], steps[-1], steps[-2])
         return Matrix((*shape[:-2], shape[-1], shape[-2]), turned, self.view, self.width)
 
-    def walk(self, batch: Sequence[Size]) -> Walk:
+    def walk(self, batch: Sequence[Size]) -> batches.Walk:
         """Return how the matrices are walked over ``batch`` dimensions, along some of which they may be repeated."""
         missing = len(batch) - (len(self.shape) - 2)
         walked = zip(self.shape[:-2], batch[missing:], self.strides[:-2], strict=True)
         steps = [0] * missing + [repeating(*dim) for dim in walked]
-        return Walk(self.view, steps, self.shape[-2:], self.strides[-2:], self.width)
+        return batches.Walk(self.view, steps, self.shape[-2:], self.strides[-2:], self.width)
 
 
 def lower_matmul(emit: Emitter, fused: Fused, node: Node) -> None:
@@ -177,7 +182,7 @@ def _emit_packed(
     trans_b = not weights.flags.c_contiguous and weights.T.flags.c_contiguous
     stored = weights.T if trans_b else weights
     half = _kept_in_half(emit, stored, rows)
-    rounds = half is not None and half.dtype == _BFLOAT16 and _rounds(emit)
+    rounds = half is not None and half.dtype.name == "bfloat16" and _rounds(emit)
     params: dict[str, float | Size] = {
         "m": rows,
         "n": columns,
@@ -205,7 +210,7 @@ def _kept_in_half(emit: Emitter, weights: np.ndarray, rows: Size) -> np.ndarray 
     """Return float32 weights in the half precision that they are to be kept in, or None."""
     if weights.nbytes < LARGE_WEIGHTS:
         return None
-    if _rounds(emit) and (half := in_half_precision(weights, (_BFLOAT16,))) is not None:
+    if _rounds(emit) and (half := in_half_precision(weights, ("bfloat16",))) is not None:
         return half
     is_many = isinstance(rows, int) and rows > MANY_ROWS
     return None if is_many else in_half_precision(weights)
@@ -216,13 +221,9 @@ def _rounds(emit: Emitter) -> bool:
     return emit.settings.rounds and isa_shape(default_isa()).pairs
 
 
-_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-_HALVES = (np.dtype(np.float16), _BFLOAT16)
-
-
-def in_half_precision(weights: np.ndarray, halves: Sequence[np.dtype[Any]] = _HALVES) -> np.ndarray | None:
+def in_half_precision(weights: np.ndarray, halves: Sequence[str] = ("float16", "bfloat16")) -> np.ndarray | None:
     """Return float32 weights in the first of some dtypes that holds every one of them exactly, else None."""
-    for half in halves:
+    for half in map(numpy_dtype, halves):
         step = max(weights.size // 64, 1)
         if _narrowed(weights.reshape(-1)[::step], half) is not None:  # a few tell for almost all weights
             found = _narrowed(weights, half)
@@ -283,8 +284,8 @@ def geometry(
     plain = [rows * columns * product(batch[i + 1 :]) for i in range(len(batch))]
     written = [*result.strides[:-2]] if result is not None and len(result.strides) > 2 else plain
     target = emit.view(output) if result is None else result.view
-    walks = [a.walk(batch), b.walk(batch), Walk(target, written), Walk(target, plain)]
-    sizes, walks = in_two(emit, node, batch, walks[: len(letters)])
+    walks = [a.walk(batch), b.walk(batch), batches.Walk(target, written), batches.Walk(target, plain)]
+    sizes, walks = batches.in_two(emit, node, batch, walks[: len(letters)])
     params = {"batch0": sizes[0], "batch1": sizes[1], "m": rows, "n": columns, "k": depth}
     for letter, walk in zip(letters, walks, strict=True):
         outer, inner = walk.steps

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tinycomp.index import named
 from tinycomp.ir.graph import TINYCOMP, Node, Value
-from tinycomp.ir.layout import memory_order, strides
+from tinycomp.ir.layout import memory_order, reshaped, strides
 from tinycomp.ir.types import bits, numpy_dtype, tensor
-from tinycomp.ops.movement import pads_of, slice_bound, slices_of
+from tinycomp.lazy import LazyModule
 from tinycomp.ops.rule import Facts
 from tinycomp.passes.assign_layout import LayoutRule
 from tinycomp.rewrite import reject
@@ -29,6 +30,11 @@ from tinycomp.targets.c.codegen.placement import element_size, emit_copy, leave
 from tinycomp.targets.c.codegen.rules import LoweringRules, known_rank, taken
 from tinycomp.targets.c.codegen.texts import DTYPE, heap_makers
 from tinycomp.targets.common.checks import Verdict, all_of, dtypes, settled, sized_type
+
+if TYPE_CHECKING:
+    from tinycomp.ops import movement
+else:
+    movement = LazyModule("tinycomp.ops.movement")
 
 FAMILY = LoweringRules()
 
@@ -181,38 +187,6 @@ def bit_cast(emit: Emitter, node: Node) -> None:
     leave(emit, node, node.output, emit.where(node.operand(0)))
 
 
-def reshaped(shape: Sequence[Size], steps: Sequence[Size], wanted: Sequence[Size]) -> tuple[Size, ...] | None:
-    """Return the strides of a reshaped array, or None if its elements would have to move.
-
-    >>> reshaped((2, 6), (100, 1), (2, 2, 3))
-    (100, 3, 1)
-    >>> reshaped((2, 6), (100, 1), (12,)) is None
-    True
-    """
-    if 0 in shape or 0 in wanted:
-        return None
-    groups: list[list[Size]] = []  # sizes and strides of what can be walked as one
-    for size, step in zip(shape, steps, strict=True):
-        if size == 1:
-            continue
-        if groups and groups[-1][1] == step * size:
-            groups[-1] = [groups[-1][0] * size, step]
-        else:
-            groups.append([size, step])
-    result: list[Size] = []
-    for size in reversed(wanted):
-        if size == 1:
-            result.append(1)
-            continue
-        if not groups or groups[-1][0] % size != 0:
-            return None
-        result.append(groups[-1][1])
-        groups[-1] = [groups[-1][0] // size, groups[-1][1] * size]
-        if groups[-1][0] == 1:
-            groups.pop()
-    return tuple(reversed(result))
-
-
 @FAMILY.lower("Transpose", check=all_of(movable, known_rank), layout=LayoutRule.TRANSPOSE)
 def transpose(emit: Emitter, node: Node) -> None:
     """Exchange strides; a copy follows where somebody needs the elements in the result's own order."""
@@ -262,11 +236,13 @@ def slice_(emit: Emitter, node: Node) -> None:
     result, part = sized_type(node.output)
     lowest: list[Size] = []
     step: list[Size] = []
-    for (start, _, by), size, length in zip(slices_of(Facts(node), len(shape)) or (), shape, part, strict=True):
+    for (start, _, by), size, length in zip(
+        movement.slices_of(Facts(node), len(shape)) or (), shape, part, strict=True
+    ):
         assert start is not None
         assert by is not None
         # The kernel wants the lowest element; with a negative step that is the one read last.
-        lowest.append(slice_bound(start, by, size) + minimum(0, by) * (length - 1))
+        lowest.append(movement.slice_bound(start, by, size) + minimum(0, by) * (length - 1))
         step.append(by)
     where, bytes_each = emit.where(source), element_size(source)
     runs_forwards = all(is_positive(by) for by in step)
@@ -317,7 +293,7 @@ def pad(emit: Emitter, node: Node) -> None:
     source = node.operand(0)
     type_, shape = sized_type(source)
     result, whole = sized_type(node.output)
-    pads, size = pads_of(Facts(node), len(shape)), element_size(source)
+    pads, size = movement.pads_of(Facts(node), len(shape)), element_size(source)
     before, after = [_known(first) for first, _ in pads], [_known(last) for _, last in pads]
     if _pad_mode(node) != "CONSTANT":
         order = memory_order(type_.layout, len(shape))

@@ -17,9 +17,8 @@ from tinycomp.runtime.native.library import codes
 from tinycomp.symbolic import Size, if_zero, marked_axes, product
 from tinycomp.targets.c.codegen.element_program import NUMBERS, TYPES
 from tinycomp.targets.c.codegen.emitter import Emitter, View, nbytes
-from tinycomp.targets.c.codegen.placement import element_size, emit_copy
+from tinycomp.targets.c.codegen.placement import around_axis, element_size, emit_copy
 from tinycomp.targets.c.codegen.rules import LoweringRules, known, known_rank
-from tinycomp.targets.c.ops.indexing import around_axis
 from tinycomp.targets.c.ops.movement import movable
 from tinycomp.targets.common.checks import Verdict, all_of, dtypes, settled, sized_type
 
