@@ -23,8 +23,8 @@ PROGRAMS = {
     "numpy": "import numpy",
     "import tinycomp": "import tinycomp",
     "compile and run": (
-        "import tinycomp\nfrom tinycomp.data import digits, digits_model\n"
-        "tinycomp.compile(digits_model(), target='c')(digits()[0][:1])"
+        "import numpy, tinycomp\nmodule = tinycomp.compile(MODEL, target='c')\n"
+        "module(numpy.zeros((1, 1, 8, 8), 'float32'))"
     ),
     "load and run": "import numpy, tinycomp\ntinycomp.load(MODULE)(numpy.zeros((1, 1, 8, 8), 'float32'))",
     "onnxruntime": (

@@ -84,7 +84,7 @@ SELDOM = (
     "tinycomp.quantized.patterns", "tinycomp.ir.text.printer", "tinycomp.ir.text.lexer", "tinycomp.ir.verify",
     "tinycomp.ops.text", "tinycomp.runtime.native.texts", "ml_dtypes", "zlib", "pkgutil", "tinycomp.analysis",
     "tinycomp.driver.check_places", "tinycomp.driver.declined", "tinycomp.frontend.inlining", "tinycomp.ir.text",
-    "tinycomp.ir.equality", "tinycomp.ops.body_types", "tinycomp.ops.cast", "tinycomp.ops.contraction",
+    "tinycomp.ir.equality", "tinycomp.ops.cast", "tinycomp.ops.contraction",
     "tinycomp.ops.distance", "tinycomp.ops.movement", "tinycomp.ops.quantize", "tinycomp.ops.sampling",
     "tinycomp.passes.round_weights", "tinycomp.passes.simplify.carried", "tinycomp.passes.simplify.classical",
     "tinycomp.passes.simplify.indexing", "tinycomp.passes.simplify.sequences",

@@ -132,7 +132,9 @@ def _field(cls: type[Any], name: str, kind: Any) -> Any:
     """Return a field as the standard library has it, which is asked where it may be another thing than a field."""
     if not isinstance(kind, str) or "ClassVar" in kind:
         return _standard._get_field(cls, name, kind, False)
-    default = getattr(cls, name, MISSING)
+    default = vars(cls).get(name, MISSING)
+    if default is MISSING and cls.__bases__ != (object,):
+        default = getattr(cls, name, MISSING)
     one: Any = default
     if not isinstance(default, Field):
         one = field(default=MISSING if isinstance(default, MemberDescriptorType) else default)

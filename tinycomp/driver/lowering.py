@@ -16,6 +16,7 @@ from tinycomp.lazy import LazyModule
 from tinycomp.memory.budget import check_time, current, reserve_bytes
 from tinycomp.memory.constants import Constants, check_files
 from tinycomp.ops import OPS, bind, is_opaque
+from tinycomp.ops.body_types import retype
 from tinycomp.ops.rows import following_rows
 from tinycomp.passes.merge_composite import merge_for
 from tinycomp.records import dataclass, field
@@ -33,7 +34,6 @@ from tinycomp.target.target import composites_for
 if TYPE_CHECKING:
     from tinycomp.analysis import data_dependent, independent_rows
     from tinycomp.driver import blobs
-    from tinycomp.ops import body_types
     from tinycomp.quantized import Rounding
     from tinycomp.quantized import layers as quantized_layers
     from tinycomp.quantized.integers import Kernel
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 else:
     data_dependent = LazyModule("tinycomp.analysis.data_dependent")
     independent_rows = LazyModule("tinycomp.analysis.independent_rows")
-    body_types = LazyModule("tinycomp.ops.body_types")
     blobs = LazyModule("tinycomp.driver.blobs")
     blob_region = LazyModule("tinycomp.runtime.blob")
     c_region = LazyModule("tinycomp.runtime.csource.region")
@@ -526,7 +525,7 @@ def _with_shapes(node: Node, shapes: Shapes, target: Target | None = None) -> No
     for value, shape in zip(node.inputs, shapes, strict=True):
         assert value is not None
         types.append(TensorType(value.dtype, shape))
-    body_types.retype(body, types)
+    retype(body, types)
     operands = [holder.add_input(v.name, t) for v, t in zip(body.inputs, types, strict=True)]
     copy = holder.add(
         node.op,

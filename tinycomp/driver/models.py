@@ -19,6 +19,7 @@ from tinycomp.ir.types import UNKNOWN, Type, refine, same, substitute
 from tinycomp.lazy import LazyModule
 from tinycomp.memory.constants import check_files, is_evictable
 from tinycomp.ops.agreement import settle_sizes
+from tinycomp.ops.body_types import retype
 from tinycomp.ops.typing import use_records
 from tinycomp.records import dataclass
 from tinycomp.rewrite.edits import replace_results
@@ -28,9 +29,8 @@ if TYPE_CHECKING:
     import onnx
 
     from tinycomp.ir.text import literals
-    from tinycomp.ops import body_types
 else:
-    literals, body_types = LazyModule("tinycomp.ir.text.literals"), LazyModule("tinycomp.ops.body_types")
+    literals = LazyModule("tinycomp.ir.text.literals")
 
 Model: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | Graph"
 
@@ -67,7 +67,7 @@ def graph_of(source: ModelSource | Graph, shapes: Shapes | None) -> Graph:
         graph = source.graph(shapes)
     named = [with_symbols(v.name, v.type) for v in graph.inputs]
     if named != [v.type for v in graph.inputs]:
-        body_types.retype(graph, named)
+        retype(graph, named)
     if shapes:
         graph.bounds.update(bounds_of(graph, shapes))
     return graph
@@ -163,7 +163,7 @@ def _give_shapes(graph: Graph, shapes: Shapes) -> None:
     declared = {v.name: v.type for v in graph.inputs}
     given = checked_shapes(declared, shapes, f'graph "{graph.name}"')
     sizes = fixed_symbols(declared, given)
-    body_types.retype(graph, [given.get(name) or substitute(type_, sizes) for name, type_ in declared.items()])
+    retype(graph, [given.get(name) or substitute(type_, sizes) for name, type_ in declared.items()])
 
 
 def copied(graph: Graph) -> Graph:

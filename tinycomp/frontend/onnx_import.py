@@ -49,16 +49,12 @@ from tinycomp.ir.proto import (
 )
 from tinycomp.ir.schemas import since_version
 from tinycomp.ir.types import UNKNOWN, TensorType, Type, substitute, type_of, without_shape
-from tinycomp.lazy import LazyModule
+from tinycomp.ops.body_types import formal_types
 from tinycomp.ops.typing import infer_node_types, record_of
 from tinycomp.records import dataclass, field, replace
 
 if TYPE_CHECKING:
     import onnx
-
-    from tinycomp.ops import body_types
-else:
-    body_types = LazyModule("tinycomp.ops.body_types")
 
 _AS_ARRAY: Mapping[str, Callable[[Attr], np.ndarray]] = {
     "value": lambda v: v,
@@ -514,7 +510,7 @@ def _import_bodies(
     passed = {name: value for name, value in captured.items() if value is not None}
     draft.inputs = (*draft.inputs, *passed.values())
     draft.captures = len(passed)
-    formals = body_types.formal_types(draft)
+    formals = formal_types(draft)
     inner = context.deeper(where)
     draft.bodies = {key: Graph() for key in protos}
     possible = draft.possible_bodies
