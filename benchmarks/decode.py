@@ -1,10 +1,10 @@
 """Decoders token by token: tokens per second beside onnxruntime and llama.cpp, and the share of the memory's speed.
 
-``python -m benchmarks decode`` measures decoders of random weights as onnxruntime-genai builds them, in 4 bits and in
-float32 (by tinycomp with ``precision="bf16"`` as well), for batch 1: steps of one token from an empty cache on, and the
-reading of a prompt at once, with logits for all of its tokens. llama.cpp takes part where ``--llama-python`` or
-``TINYCOMP_LLAMA_PYTHON`` names an interpreter with ``llama-cpp-python`` and ``gguf``, or this one has them: with random
-weights in Q4_0 and its usual cache in float16.
+``python -m benchmarks decode`` measures decoders of random weights, in 4 bits and in float32 (by tinycomp with
+``precision="bf16"`` as well), whose caches are shared buffers, grow or are scattered to, for batch 1: steps of one
+token from an empty cache on, and the reading of a prompt at once, with logits for all of its tokens. llama.cpp takes
+part where ``--llama-python`` or ``TINYCOMP_LLAMA_PYTHON`` names an interpreter with ``llama-cpp-python`` and ``gguf``,
+or this one has them: with random weights in Q4_0 and its usual cache in float16.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import functools
 import importlib.util
 import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,13 +50,13 @@ class Case:
     Attributes:
         sizes: Its sizes.
         weights: ``int4`` or ``float32``.
-        form: ``genai`` or ``optimum``, see ``architectures/decoders.py``.
+        form: Of the cache, one of :data:`FORMS`.
         precision: What tinycomp is asked to store float32 weights in; the others have the same file.
     """
 
     sizes: decoders.Sizes
     weights: str
-    form: str = "genai"
+    form: str = "shared"
     precision: str = "f32"
 
     def weight_bytes(self, engine: str) -> int:
@@ -78,14 +79,16 @@ _LARGE = dataclasses.replace(decoders.LARGE, vocabulary=32000, positions=1024)
 CASES: Mapping[str, Case] = {
     "small int4": Case(_SMALL, "int4"),
     "small float32": Case(_SMALL, "float32"),
-    "small optimum int4": Case(_SMALL, "int4", "optimum"),
-    "small optimum float32": Case(_SMALL, "float32", "optimum"),
+    "small growing int4": Case(_SMALL, "int4", "growing"),
+    "small growing float32": Case(_SMALL, "float32", "growing"),
+    "small scattered int4": Case(_SMALL, "int4", "scattered"),
+    "small scattered float32": Case(_SMALL, "float32", "scattered"),
     "small bf16": Case(_SMALL, "float32", precision="bf16"),
     "large int4": Case(_LARGE, "int4"),
     "large float32": Case(_LARGE, "float32"),
     "large bf16": Case(_LARGE, "float32", precision="bf16"),
 }
-"""8 layers of 512 and 24 layers of 1024, in one form or the other."""
+"""8 layers of 512 and 24 layers of 1024, with caches of every form."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,13 @@ class Effort:
     pause: float = 0.1
 
 
+FORMS: Mapping[str, Callable[..., onnx.ModelProto]] = {
+    "shared": functools.partial(decoders.genai, shared=True),
+    "growing": decoders.optimum,
+    "scattered": decoders.opset24,
+}
+"""How a decoder keeps keys and values: in a buffer that its attention writes to, as onnxruntime-genai builds it; in
+arrays that Concat extends, as optimum exports it; or in a buffer that TensorScatter writes to."""
 QUICK = Effort(rounds=1, tokens=8, prompt=32, pause=0.02)
 
 
@@ -114,14 +124,9 @@ def model(case: Case) -> Path:
     """Return the file of a decoder, written now if it is not in the cache."""
 
     def write(file: Path) -> None:
-        made = {"genai": _genai, "optimum": decoders.optimum}[case.form](case.sizes, weights=case.weights)
-        onnx.save(made, file)
+        onnx.save(FORMS[case.form](case.sizes, weights=case.weights), file)
 
     return changing.cached(f"decode_{_stem(case)}", write)
-
-
-def _genai(sizes: decoders.Sizes, weights: str) -> onnx.ModelProto:
-    return decoders.genai(sizes, shared=True, weights=weights)
 
 
 def _stem(case: Case) -> str:
@@ -266,7 +271,7 @@ def measure(name: str, threads: int, effort: Effort, engines: Sequence[str], lla
     sizes = dataclasses.asdict(case.sizes)
     file = model(case)
     row: dict[str, Any] = {"model": name, "threads": threads, "engines": {}}
-    chosen = [e for e in engines if e != LLAMA or (case.weights == "int4" and case.form == "genai")]
+    chosen = [e for e in engines if e != LLAMA or (case.weights == "int4" and case.form == "shared")]
     samples: dict[str, dict[str, list[float]]] = {e: {"generate": [], "prefill": []} for e in chosen}
     with contextlib.ExitStack() as stack:
         memory = stack.enter_context(worker("benchmarks.decode", "Memory", threads))

@@ -152,14 +152,19 @@ def optimum(sizes: Sizes, *, weights: str = "float32", seed: int = 0) -> onnx.Mo
     return b.model(18)
 
 
-def opset24(sizes: Sizes, *, seed: int = 0) -> onnx.ModelProto:
+def opset24(sizes: Sizes, *, weights: str = "float32", seed: int = 0) -> onnx.ModelProto:
     """Build a decoder of ONNX's own large operators on a cache of ``sizes.positions`` places.
+
+    Args:
+        sizes: The sizes; the width a multiple of 32 for weights of 4 bits.
+        weights: ``"float32"`` for MatMul, ``"int4"`` for MatMulNBits.
+        seed: Of the weights.
 
     Returns:
         A model of ``input_ids``, ``position_ids`` and ``past_key_values.N.key`` and ``.value`` to ``logits`` and the
         present, which are as large.
     """
-    b = _Builder(sizes, seed)
+    b = _Builder(sizes, seed, weights)
     ids = b.input("input_ids", ["batch_size", "sequence_length"])
     positions = b.input("position_ids", ["batch_size", "sequence_length"])
     tables = [b.stored(name, table) for name, table in zip(("cos_cache", "sin_cache"), angles(sizes), strict=True)]

@@ -51,7 +51,7 @@ def test_a_measurement_of_a_tiny_decoder(
 ) -> None:
     pytest.importorskip("onnxruntime", reason="the engine that is compared with")
     monkeypatch.setenv("TINYCOMP_CORPUS", str(tmp_path))
-    monkeypatch.setitem(decode.CASES, "tiny", decode.Case(TINY, weights, "optimum"))
+    monkeypatch.setitem(decode.CASES, "tiny", decode.Case(TINY, weights, "scattered"))
     engines = ["--engines", "tinycomp", "onnxruntime"]
     assert decode.main(["tiny", "--quick", "--threads", "1", *engines, "--output", str(tmp_path / "f")]) == 0
     found = json.loads((tmp_path / "f" / "decode.json").read_text())
@@ -63,8 +63,8 @@ def test_a_measurement_of_a_tiny_decoder(
         assert figures["share"]["median"] > 0
 
 
-@pytest.mark.parametrize("form", ["genai", "optimum"])
-def test_onnxruntime_keeps_a_cache_of_either_form(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("form", decode.FORMS)
+def test_onnxruntime_keeps_a_cache_of_every_form(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxruntime", reason="the engine of this test")
     monkeypatch.setenv("TINYCOMP_CORPUS", str(tmp_path))
     sizes = dataclasses.asdict(TINY)
