@@ -43,8 +43,7 @@ from tinycomp.records import dataclass, field
 Range = tuple[int, int | None]
 """The least and the greatest value of a symbol; the greatest may be None for no limit."""
 
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_COMMENT = re.compile(r'(?:[^"#]|"(?:[^"\\]|\\.)*")*#')
+_COMMENT = r'(?:[^"#]|"(?:[^"\\]|\\.)*")*#'
 """Matches a text with a "#" outside of quotes, after which Python would not read."""
 _ELEMENT = re.compile(r"(.*)\[(?:0|[1-9][0-9]*)\]\Z", re.DOTALL)
 FARTHEST = 1 << 40
@@ -610,7 +609,7 @@ def _is_short(value: Expression) -> bool:
 def _tree(text: str) -> ast.expr:
     if len(text) > _LONGEST:
         raise ValueError("too long for an expression of sizes")
-    if "#" in text and _COMMENT.match(text):
+    if "#" in text and re.match(_COMMENT, text):
         raise ValueError("no expression of sizes")
     return ast.parse(text, mode="eval").body
 
@@ -685,7 +684,7 @@ def _width(value: Size) -> int:
 
 
 def _is_plain(name: str) -> bool:
-    return _IDENTIFIER.match(name) is not None and name not in _FUNCTIONS and not keyword.iskeyword(name)
+    return name.isascii() and name.isidentifier() and name not in _FUNCTIONS and not keyword.iskeyword(name)
 
 
 def _quoted(name: str) -> str:

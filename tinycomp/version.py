@@ -5,7 +5,6 @@ from __future__ import annotations
 import array
 import functools
 import os
-import re
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -39,7 +38,6 @@ class Stamp(NamedTuple):
 
 APART = frozenset({"cli", "data", "export_c", "generation", "quantization", "scoring", "serving"})
 """Parts of tinycomp that the compiler does not import."""
-_INSTALLED = re.compile(r"tinycomp-[^/]*\.dist-info")
 
 
 @functools.cache
@@ -50,9 +48,9 @@ def own_stamp() -> Stamp:
     at themselves, but for the parts that compiling does not need.
     """
     package = Path(__file__).absolute().parent
-    for name in filter(_INSTALLED.fullmatch, os.listdir(package.parent)):  # noqa: PTH208 - names are enough
+    for name in os.listdir(package.parent):  # noqa: PTH208 - names are enough
         record = package.parent / name / "RECORD"
-        if record.is_file():
+        if name.startswith("tinycomp-") and name.endswith(".dist-info") and record.is_file():
             return stamp_of(record)
     return stamp_of(package, APART)
 

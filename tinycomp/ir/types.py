@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
@@ -24,7 +23,6 @@ Dim = int | str | None
 UNKNOWN_DTYPE = "?"
 EIGHT_BITS = frozenset({"int8", "uint8"})
 ROW_MAJOR = ""
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +125,7 @@ UNKNOWN = TensorType(UNKNOWN_DTYPE, None)
 def _dim_text(dim: Dim) -> str:
     if dim is None:
         return "?"
-    if isinstance(dim, int) or _IDENTIFIER.match(dim):
+    if isinstance(dim, int) or (dim.isascii() and dim.isidentifier()):
         return str(dim)
     return json.dumps(dim)
 

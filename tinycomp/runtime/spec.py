@@ -33,10 +33,10 @@ _NUMPY = {
 }  # fmt: skip
 
 
-_HOLDER = re.compile(r"(?:seq|optional)<(?P<element>.*)>", re.DOTALL)
-_MAP = re.compile(r"map<(?P<key>\w+),")
-_TENSOR = re.compile(r"(?P<dtype>[a-z0-9_]+)\[(?P<dims>.*)\]", re.DOTALL)
-_DIM = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s,"]+')
+_HOLDER = r"(?s:(?:seq|optional)<(?P<element>.*)>)"
+_MAP = r"map<(?P<key>\w+),"
+_TENSOR = r"(?s:(?P<dtype>[a-z0-9_]+)\[(?P<dims>.*)\])"
+_DIM = r'"(?:[^"\\]|\\.)*"|[^\s,"]+'
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,14 @@ class TensorSpec:
     @cached_property
     def element(self) -> TensorSpec | None:
         """Return the spec of the elements of a sequence or an optional, under the same name; None for other values."""
-        match = _HOLDER.fullmatch(self.dtype)
+        match = re.fullmatch(_HOLDER, self.dtype)
         if match is None:
             return None
         inside = match["element"]
-        tensor = _TENSOR.fullmatch(inside)
+        tensor = re.fullmatch(_TENSOR, inside)
         if tensor is None:
             return TensorSpec(self.name, inside, None)
-        texts = _DIM.findall(tensor["dims"].partition(";")[0])
+        texts = re.findall(_DIM, tensor["dims"].partition(";")[0])
         dims = tuple(None if d == "?" else int(d) if d.isdecimal() else d for d in texts)
         return TensorSpec(self.name, tensor["dtype"], None if texts == ["..."] else dims)
 
@@ -147,7 +147,7 @@ def _check_holder(spec: TensorSpec, value: Any) -> Any:
     if element is None:
         if spec.dtype.startswith("map<") and not isinstance(value, Mapping):
             raise misfit(spec, "not a map", found, "Pass a dict.")
-        key_type = _MAP.match(spec.dtype)
+        key_type = re.match(_MAP, spec.dtype)
         wanted = {"string": str}.get(key_type["key"], (int, np.integer)) if key_type else object
         wrong = next((key for key in value if not isinstance(key, wanted) or isinstance(key, bool)), None)
         if wrong is not None:
