@@ -81,8 +81,8 @@ def check(module: tinycomp.Module) -> None:
 @pytest.mark.usefixtures("forgiving", "broken")
 def test_nodes_whose_lowering_fails_run_on_the_host(caplog, monkeypatch):
     rounds = []
-    replace = compiler.replace_declined
-    monkeypatch.setattr(compiler, "replace_declined", lambda *given: rounds.append(1) or replace(*given))
+    replace = compiler.declined.replace_declined
+    monkeypatch.setattr(compiler.declined, "replace_declined", lambda *given: rounds.append(1) or replace(*given))
     with caplog.at_level(logging.WARNING, "tinycomp.lowering"):
         module = tinycomp.compile(onnx.parser.parse_model(MODEL))
     check(module)
