@@ -167,7 +167,8 @@ class Decoder:
         self._symbol = length if shared else None
         self._past = {past.name: _empty(past, present, room or 0) for past, present in caches}
         self._presents = {past.name: present.name for past, present in caches}
-        self._run = self._in_place if shared and _takes_outputs(module) else module.run
+        self._fresh = _takes_outputs(module)
+        self._run = self._in_place if shared and self._fresh else module.run
 
     @property
     def vocabulary(self) -> int | None:
@@ -225,7 +226,8 @@ class Decoder:
             self._past[past] = results[present]
         self.length = total
         logits = np.asarray(results[self._logits])
-        return logits.reshape(-1, logits.shape[-1]).astype(np.float32)  # a copy: the next step may write there
+        # Where a run takes arrays for results, all other results are new; elsewhere the next step may write there.
+        return logits.reshape(-1, logits.shape[-1]).astype(np.float32, copy=not self._fresh)
 
     def _in_place(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Run the model so that it writes into the shared buffers."""
