@@ -40,8 +40,8 @@ def declarations() -> str:
 
 def fingerprint() -> int:
     """Return a number that changes with the interface: parameters, kernels and their order."""
-    kernels = (HERE / "kernels" / "kernels.def").read_text(encoding="utf-8")
-    return int(hashlib.sha256((declarations() + kernels).encode()).hexdigest()[:15], 16)
+    lists = [(HERE / name).read_text(encoding="utf-8") for name in ("kernels/kernels.def", "src/records.def")]
+    return int(hashlib.sha256("".join([declarations(), *lists]).encode()).hexdigest()[:15], 16)
 
 
 def _between_markers(header: Path) -> str:

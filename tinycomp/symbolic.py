@@ -540,8 +540,8 @@ def naming() -> Iterator[dict[str, Expression]]:
         _ASSUMED.reset(token)
 
 
-def define(name: str, value: Size) -> None:
-    """Let a name mean a size in the texts that are read inside a block of :func:`naming`.
+def define(name: str, value: Size) -> Expression:
+    """Let a name mean a size in the texts that are read inside a block of :func:`naming`, and return the size.
 
     Raises:
         ValueError: If the size is a number, or the name means another one.
@@ -550,6 +550,7 @@ def define(name: str, value: Size) -> None:
     made = None if isinstance(value, int) else _with_name(name, value)
     if made is None or names.setdefault(name, made).named[-1].operands != (value,):
         raise ValueError(f"{name!r} cannot be the name of {value}")
+    return names[name]
 
 
 def definitions(*sizes: Size) -> dict[str, Size]:
@@ -1362,6 +1363,8 @@ class Formulas:
     def __init__(self, symbols: Sequence[str]) -> None:
         self.symbols = tuple(symbols)
         self.operations: list[Operation] = []
+        self.names: dict[int, str] = {}
+        """Names of values that are sizes with names."""
         self._numbers: dict[Operation, int] = {}
         self._known: dict[Any, int] = {name: index for index, name in enumerate(symbols)}
 
@@ -1376,7 +1379,7 @@ class Formulas:
         key = ("expression", value)
         if key not in self._known:
             for atom in value.named:
-                self.add(atom.operands[0])
+                self.names.setdefault(self.add(atom.operands[0]), atom.name)
             total = None
             for monomial, factor in value._terms:
                 term = self._term(monomial, factor)

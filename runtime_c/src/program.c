@@ -94,6 +94,12 @@ void tc_program_destroy(tc_program *program) {
   free(program->patches);
   free(program->own.inputs);
   free(program->own.outputs);
+  while (program->about.body_count-- > 0) { /* each behind its own bodies */
+    tc_program_destroy(program->about.bodies[program->about.body_count]);
+  }
+  free(program->about.bodies);
+  free(program->about.conditions);
+  tc_store_free(&program->about.store);
   free(program);
 }
 

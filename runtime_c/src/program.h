@@ -5,6 +5,7 @@
 #include "formulas.h"
 #include "isa.h"
 #include "kernel.h"
+#include "records.h"
 #include "weights.h"
 
 typedef struct tc_constant {
@@ -113,7 +114,32 @@ typedef struct tc_instance {
   bool repeats;              /* setup instructions run every time, because others overwrite their results */
 } tc_instance;
 
+/* Type of a value. A dimension is a number, or a value of the program that it belongs to; of a tensor of the module
+ * itself a number, or -2 - s for the symbol s of the module, or -1 for one that has no name. */
+typedef struct tc_type_of {
+  const char *dtype; /* from the table of names: equal types have equal pointers; NULL if the program was not read */
+  int32_t element;   /* bytes */
+  int32_t rank;      /* -1 if it is not known */
+  const tc_extent *dims;
+  bool grown; /* whether only a run shows them: an output that lies in the program's context */
+} tc_type_of;
+
+/* What a program says of itself beyond what it does: of one that was read. */
+typedef struct tc_about {
+  tc_store store; /* of what this consists of */
+  tc_type_of *inputs, *outputs;
+  const int64_t *sources; /* for each symbol that inputs show, which one, and the axis, or -1 - i for its element i */
+  struct tc_said {
+    const char *text, *node;
+  } *conditions;
+  int64_t condition_count, condition_capacity;
+  bool has_texts;
+  tc_program **bodies; /* all that are below it, which live as long as it does */
+  int64_t body_count;
+} tc_about;
+
 struct tc_program {
+  tc_about about;
   const tc_isa *isa;
   int64_t l2_bytes;
   tc_weights *weights;

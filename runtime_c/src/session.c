@@ -49,7 +49,8 @@ int32_t tc_session_open(const tc_module *module, tc_session **out, tc_error *err
   *error = (tc_error){0};
   int64_t symbols = 1, operands = 1;
   for (int64_t s = 0; s < module->step_count; s++) {
-    symbols = tc_max(symbols, module->steps[s].source_count);
+    const tc_program *program = module->steps[s].program;
+    symbols = tc_max(symbols, program ? program->formulas.symbol_count : 0);
     operands = tc_max(operands, (int64_t)module->steps[s].input_count + module->steps[s].output_count + 1);
   }
   tc_session *session = calloc(1, sizeof(*session));
@@ -259,17 +260,17 @@ static int64_t element_at(const tc_tensor *tensor, int64_t place) {
 
 /* Reads the sizes of a program off its operands. */
 static int32_t read_symbols(tc_session *session, const tc_plan_step *step, tc_error *error) {
-  for (int64_t s = 0; s < step->source_count; s++) {
-    const tc_source *source = &step->sources[s];
-    const value *operand = &session->values[step->reads[source->input]];
-    if (source->axis >= 0) {
-      if (source->axis >= operand->tensor.rank) {
+  const tc_program *program = step->program;
+  for (int64_t s = 0; s < program->formulas.symbol_count - program->found_count; s++) {
+    const value *operand = &session->values[step->reads[program->about.sources[2 * s]]];
+    const int64_t axis = program->about.sources[2 * s + 1], place = -1 - axis;
+    if (axis >= 0) {
+      if (axis >= operand->tensor.rank) {
         return tc_error_set(error, TC_INVALID, "%.100s: an operand has too few dimensions", step->name);
       }
-      session->symbols[s] = operand->tensor.dims[source->axis];
+      session->symbols[s] = operand->tensor.dims[axis];
       continue;
     }
-    const int64_t place = -1 - source->axis;
     int32_t element = 0;
     (void)tc_dtype_find(operand->tensor.dtype, &element);
     const bool whole = !strcmp(operand->tensor.dtype, "int64") || !strcmp(operand->tensor.dtype, "int32");
@@ -290,9 +291,11 @@ static int32_t explain(const tc_plan_step *step, tc_error *error) {
   for (; at && *at >= '0' && *at <= '9' && condition < INT32_MAX; at++) {
     condition = 10 * condition + (*at - '0');
   }
-  const bool known = at && !*at && condition < step->condition_count;
-  return tc_error_set(error, found.code, "%.80s: %.200s", step->name,
-                      known ? step->conditions[condition] : found.message);
+  if (!at || *at || condition >= step->program->about.condition_count) {
+    return tc_error_set(error, found.code, "%.80s: %.200s", step->name, found.message);
+  }
+  const struct tc_said *said = &step->program->about.conditions[condition];
+  return tc_error_set(error, found.code, "%.80s: %.140s (node %.60s)", step->name, said->text, said->node);
 }
 
 /* Makes a step's context ready for the sizes of its operands, within the session's limit. */

@@ -2,7 +2,7 @@
 #ifndef TINYCOMP_TESTS_MODELS_H
 #define TINYCOMP_TESTS_MODELS_H
 
-#include "tinycomp.h"
+#include "building.h"
 
 /* A function that makes one call of the interface; returns its status. */
 typedef int32_t (*test_call)(void *argument, tc_error *error);

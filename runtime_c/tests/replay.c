@@ -3,10 +3,8 @@
  * Requests come on standard input and answers go to standard output, one after another until the input ends. A number
  * is an int64 in the byte order that both processes share; bytes are their number and then they themselves.
  *
- * Request: the instruction set (bytes), threads, number of inputs, of outputs, of constants, of instructions, bytes of
- * the arena; every constant (bytes); every instruction: kernel (bytes), number of operands, space, index and offset of
- * each, parameter struct (bytes), whether the rows are limited, and if so space, index and offset of their number and
- * how many the parameters are for; every input (bytes); every output, as it is before the run (bytes).
+ * Request: the instruction set (bytes), threads, number of inputs, of outputs, of constants; the records of the program
+ * (bytes), every constant (bytes), every input (bytes); every output, as it is before the run (bytes).
  *
  * Answer: a stage, 0 if all went well, 1 if the program was refused, 2 if its run failed; then every output (bytes), or
  * the error's code and message (bytes). */
@@ -17,7 +15,7 @@
 
 #include "tinycomp.h"
 
-enum { ALIGNMENT = 64, MAX_NAME = 64, MAX_OPERANDS = 64 };
+enum { ALIGNMENT = 64, MAX_NAME = 64 };
 enum stage { STAGE_DONE, STAGE_REFUSED, STAGE_FAILED };
 
 typedef struct buffer {
@@ -72,12 +70,6 @@ static list read_buffers(int64_t count) {
   return found;
 }
 
-static void read_name(char name[MAX_NAME]) {
-  const int64_t length = read_up_to(MAX_NAME - 1);
-  read_exactly(name, length);
-  name[length] = 0;
-}
-
 static void release(list *held) {
   for (int64_t i = 0; i < held->count; i++) {
     free(held->buffers[i].data);
@@ -93,39 +85,6 @@ static void **pointers(const list *held) {
     found[i] = held->buffers[i].data;
   }
   return found;
-}
-
-static int32_t kernel_named(const char *name) {
-  for (int32_t kernel = 0; kernel < tc_kernel_count(); kernel++) {
-    if (!strcmp(tc_kernel_name(kernel), name)) {
-      return kernel;
-    }
-  }
-  return -1;
-}
-
-static tc_operand read_operand(void) {
-  tc_operand operand;
-  operand.space = (int32_t)read_number();
-  operand.index = (int32_t)read_number();
-  operand.offset = read_number();
-  return operand;
-}
-
-/* Reads one instruction, and appends it unless the program has been refused already. */
-static void read_instruction(tc_program *program, tc_error *error) {
-  char name[MAX_NAME];
-  read_name(name);
-  tc_operand operands[MAX_OPERANDS];
-  const int32_t count = (int32_t)read_up_to(MAX_OPERANDS);
-  for (int32_t i = 0; i < count; i++) {
-    operands[i] = read_operand();
-  }
-  buffer params = read_buffer();
-  if (!error->code) {
-    tc_program_append(program, kernel_named(name), operands, count, params.data, params.bytes, error);
-  }
-  free(params.data);
 }
 
 typedef struct request {
@@ -153,24 +112,21 @@ static void check_reach(const request *r, tc_error *error) {
 static request read_request(const char *isa, tc_error *error) {
   request r = {.threads = read_up_to(64)};
   const int64_t inputs = read_up_to(1 << 20), outputs = read_up_to(1 << 20), constants = read_up_to(1 << 20);
-  const int64_t instructions = read_up_to(1 << 20), arena = read_number();
-  tc_program_create(isa, (int32_t)inputs, (int32_t)outputs, &r.program, error);
-  require(!error->code, error->message);
+  buffer records = read_buffer();
   r.constants = read_buffers(constants);
-  for (int64_t i = 0; i < constants && !error->code; i++) {
-    tc_program_add_constant(r.program, r.constants.buffers[i].data, r.constants.buffers[i].bytes, 0, error);
-  }
-  for (int64_t i = 0; i < instructions; i++) {
-    read_instruction(r.program, error);
-  }
   r.inputs = read_buffers(inputs);
   r.outputs = read_buffers(outputs);
-  if (!error->code) {
-    tc_program_finish(r.program, NULL, arena, error);
+  tc_array *arrays = calloc((size_t)constants + 1, sizeof(tc_array));
+  require(arrays, "no memory");
+  for (int64_t i = 0; i < constants; i++) {
+    arrays[i] = (tc_array){r.constants.buffers[i].data, r.constants.buffers[i].bytes, 0};
   }
-  if (!error->code) {
+  const tc_making making = {.isa = isa};
+  if (!tc_program_read(records.data, records.bytes, arrays, constants, &making, &r.program, error)) {
     check_reach(&r, error);
   }
+  free(arrays);
+  free(records.data);
   return r;
 }
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 import tinycomp
+from tests import records
 from tests.bad_input.case import Case, doing
 from tests.bad_input.models import relu, text
 from tests.fuzz.artifact import _packed
@@ -29,6 +30,7 @@ from tests.threads import in_threads
 from tinycomp.cli import main
 from tinycomp.errors import ArtifactError, OptionError, PatternError, TargetError, TinycompError, TinycompWarning
 from tinycomp.runtime.archive import FORMAT
+from tinycomp.runtime.native.record import MEMBER
 
 LIMIT = 60
 """Seconds for a process of its own; they take about two."""
@@ -110,16 +112,15 @@ def in_manifest(change: Callable[[Any], Any]) -> Callable[[bytes], bytes]:
     return rewritten(edit)
 
 
-def set_in_step(key: str, value: Any) -> Callable[[bytes], bytes]:
-    return in_manifest(lambda m: m["plan"]["steps"][0].__setitem__(key, value))
+def in_record(kind: str, **fields: Any) -> Callable[[bytes], bytes]:
+    """Set fields of the first record of a kind."""
 
+    def edit(members: dict[str, bytes]) -> dict[str, bytes]:
+        said = records.read(members[MEMBER])
+        records.of_kind(said, kind)[0].update(fields)
+        return members | {MEMBER: records.write(said)}
 
-def set_in_program(key: str, value: Any) -> Callable[[bytes], bytes]:
-    return in_manifest(lambda m: m["plan"]["steps"][0]["program"].__setitem__(key, value))
-
-
-def first_call(change: Callable[[Any], Any]) -> Callable[[bytes], bytes]:
-    return in_manifest(lambda m: change(m["plan"]["steps"][0]["program"]["instructions"][0]))
+    return rewritten(edit)
 
 
 def every_64th_byte_flipped(folder: Path) -> None:
@@ -305,20 +306,18 @@ with tempfile.TemporaryDirectory() as folder:
         f"the file has another format version; expected {FORMAT}; found 999", "Compile the model again"),
     doing("67-manifest-list", loading(rewritten(lambda m: m | {"manifest.json": b"[]"})), ArtifactError, "damaged"),
     doing("67-manifest-no-json", loading(rewritten(lambda m: m | {"manifest.json": b"{}"})), ArtifactError, "damaged"),
-    doing("67-no-plan", loading(in_manifest(lambda m: m.pop("plan"))), ArtifactError, "damaged"),
+    doing("67-no-records", loading(rewritten(lambda m: m | {MEMBER: b""})), ArtifactError, "number of slots"),
+    doing("67-not-native", loading(in_manifest(lambda m: m.pop("native"))), ArtifactError, "damaged"),
     doing("67-no-inputs", loading(in_manifest(lambda m: m.pop("inputs"))), ArtifactError, "damaged"),
-    doing("67-slot", loading(set_in_step("reads", [999])), ArtifactError, "there is no such slot"),
-    doing("67-slot-negative", loading(set_in_step("writes", [-1])), ArtifactError, "plan.steps[0].writes[0]"),
-    doing("67-slots-huge", loading(in_manifest(lambda m: m["plan"].update(slots=1 << 60))), TinycompError, "slots"),
-    doing("67-arena-small", loading(set_in_program("arena_bytes", -1)), TinycompError, "arena"),
-    doing("67-arena-huge", loading(set_in_program("arena_bytes", 1 << 62)), (TinycompError, MemoryError), "arena"),
-    doing("67-kernel", loading(first_call(lambda c: c.update(kernel="system"))), TinycompError, '"system"'),
-    doing("67-operand-space", loading(first_call(lambda c: c["operands"].__setitem__(0, ["stack", 0, 0]))),
-        TinycompError, "stack"),
-    doing("67-operand-outside", loading(first_call(lambda c: c["operands"].__setitem__(0, ["input", 0, 1 << 40]))),
-        TinycompError, "c_0"),
-    doing("67-operand-index", loading(first_call(lambda c: c["operands"].__setitem__(0, ["input", 7, 0]))),
-        TinycompError, "c_0"),
+    doing("67-slot", loading(in_record("step", reads=[999])), ArtifactError, "there is no such slot"),
+    doing("67-slot-negative", loading(in_record("step", writes=[-1])), ArtifactError, "slot"),
+    doing("67-slots-huge", loading(in_record("module", slots=1 << 60)), TinycompError, "slots"),
+    doing("67-arena-small", loading(in_record("end", arena=-1)), TinycompError, "arena"),
+    doing("67-arena-huge", loading(in_record("end", arena=1 << 62)), (TinycompError, MemoryError), "arena"),
+    doing("67-kernel", loading(in_record("call", kernel=99999)), TinycompError, "there is no kernel 99999"),
+    doing("67-operand-space", loading(in_record("call", operands=[[9, 0, 0]] * 2)), TinycompError, "damaged"),
+    doing("67-operand-outside", loading(in_record("call", operands=[[1, 0, 1 << 40]] * 2)), TinycompError, "c_0"),
+    doing("67-operand-index", loading(in_record("call", operands=[[1, 7, 0]] * 2)), TinycompError, "c_0"),
     # 68 untrusted writers
     doing("68-pickle", pickled_instead, ArtifactError, "not a saved module"),
     doing("68-world-writable-cache", warned(world_writable, "others may write to")),

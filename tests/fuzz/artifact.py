@@ -19,16 +19,19 @@ import safetensors
 import safetensors.numpy
 
 import tinycomp
+from tests import records
 from tests.fuzz.harness import Damage
 from tests.fuzz.models import random_model
 from tests.fuzz.mutation import mutate_bytes, mutate_json, mutate_text
 from tinycomp.checking import random_feeds
 from tinycomp.errors import TinycompError
 from tinycomp.memory.budget import limited
+from tinycomp.runtime.native.record import MEMBER
 
 BASES = 200
 """How many random models are saved to start from."""
 _MANIFEST, _ARRAYS, _CHECKSUMS = "manifest.json", "arrays.safetensors", "checksums.json"
+_RECORDS = "records"
 
 
 @functools.lru_cache(BASES)
@@ -64,16 +67,18 @@ def mutate(rng: random.Random, data: bytes) -> bytes:
 
 
 def _unpacked(data: bytes) -> tuple[object, dict[str, bytes]]:
+    """Return the description, with the records of the programs as a part of it, and the other members."""
     with zipfile.ZipFile(io.BytesIO(data)) as file:
         members = {info.filename: file.read(info) for info in file.infolist()}
-    return json.loads(members.pop(_MANIFEST)), members
+    manifest = json.loads(members.pop(_MANIFEST))
+    return manifest | {_RECORDS: records.read(members.pop(MEMBER))}, members
 
 
 def _other_manifest(rng: random.Random, manifest: object) -> object:
-    """Change the plan or the programs most of the time, for they go deepest."""
+    """Change the records or the programs most of the time, for they go deepest."""
     if not isinstance(manifest, dict):
         return mutate_json(rng, manifest)
-    keys = [key for key in ("plan", "programs") if manifest.get(key)]
+    keys = [key for key in (_RECORDS, "programs") if manifest.get(key)]
     if keys and rng.random() < 0.8:
         key = rng.choice(keys)
         return {**manifest, key: mutate_json(rng, manifest[key])}
@@ -96,6 +101,9 @@ def _other_arrays(rng: random.Random, data: bytes) -> bytes:
 
 def _packed(manifest: object, members: dict[str, bytes], hidden: bool = True) -> bytes:
     """Return the file, with checksums that are right, or those from before."""
+    if isinstance(manifest, dict) and _RECORDS in manifest:
+        members = {MEMBER: records.write(manifest[_RECORDS]), **members}
+        manifest = {key: value for key, value in manifest.items() if key != _RECORDS}
     members = {_MANIFEST: json.dumps(manifest).encode(), **members}
     if hidden:
         checksums = {name: zlib.crc32(data) for name, data in members.items() if name != _CHECKSUMS}

@@ -31,6 +31,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 import tinycomp
+from tests import records
 from tests.fuzz.artifact import _packed, _unpacked
 from tests.fuzz.harness import Harness, WrongError, generators, limit_memory
 from tests.host_only import host_only
@@ -201,6 +202,7 @@ def saved(name: str) -> bytes:
 def _opened(name: str) -> tuple[Archive, list[tuple[Any, ...]]]:
     """Return what one of the modules holds, and the paths to its fields."""
     archive = Archive.from_bytes(saved(name))
+    archive.manifest["records"] = records.read(archive._read)
     return archive, fields(archive.manifest)
 
 
@@ -259,6 +261,7 @@ def check(seed: int) -> Counter[str]:
 
 def _run(name: str, archive: Archive) -> Counter[str]:
     data = np.frombuffer(saved(name), np.uint8)
+    archive._read = records.write(archive.manifest["records"])
     try:
         with limited(memory=BOUND):
             check_form(archive.manifest, MODULE, name)

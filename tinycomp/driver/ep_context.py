@@ -80,7 +80,7 @@ def _contents(module: Module) -> tuple[Graph, dict[_Key, Blob]]:
     blobs: dict[_Key, Blob] = {}
     with reading(ArtifactError, problem="the description is damaged"):
         for entry in about.get("programs", ()):
-            made = generated_from_dict(entry, archive) if "blob" in entry else None
+            made = generated_from_dict(entry, archive, ()) if "blob" in entry else None
             if isinstance(made, Blob):
                 blobs[entry["symbol"], tuple(map(tuple, entry["shapes"]))] = made
         constants = {h: archive.array(key) for h, key in about.get("constants", {}).items()}

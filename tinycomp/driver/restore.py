@@ -31,7 +31,7 @@ from tinycomp.runtime.assumptions import module_of
 from tinycomp.runtime.blob import Blob
 from tinycomp.runtime.module import Module
 from tinycomp.runtime.native.program import Program
-from tinycomp.runtime.validate import check_operands, check_program
+from tinycomp.runtime.validate import check_operands
 from tinycomp.target import Target, find
 
 if TYPE_CHECKING:
@@ -76,11 +76,12 @@ def restore(
     )  # fmt: skip
     lowering = compiler.lowering()
     with reading(ArtifactError, problem="the description is damaged"):
+        programs = archive.recorded().programs
         constants = {h: archive.array(key) for h, key in about["constants"].items()}
         for entry in about["programs"]:
             if trusted or "source" not in entry:
                 key = entry["symbol"], tuple(map(tuple, entry["shapes"]))
-                generated = generated_from_dict(entry, archive)
+                generated = generated_from_dict(entry, archive, programs)
                 if not isinstance(generated, Blob) or _is_of_use(generated, lowering.targets, key[0]):
                     lowering.programs[key] = generated
         partitioned = parse_graph(archive.texts["partitioned.tir"], constants=constants, infer=infer_node_types)
@@ -116,21 +117,19 @@ def _check_owners(graph: Graph, programs: Programs) -> None:
 
 
 def _check_programs(graph: Graph, programs: Programs) -> None:
-    """Refuse a program that does not fit its region, or that reads bytes before it has written them.
+    """Refuse a program that does not fit its region.
 
     Raises:
         ArtifactError: If there is one.
     """
     regions = {node.op: node for _, node in graph.walk() if node.is_region}
     for (symbol, _), made in programs.items():
-        if isinstance(made, Program):
-            check_program(made)
-            if symbol in regions:
-                inputs, outputs = (
-                    [None if value is None else specs(("",), (value,))[0] for value in values]
-                    for values in (regions[symbol].inputs, regions[symbol].outputs)
-                )
-                check_operands(f"region {symbol}", made, inputs, outputs)
+        if isinstance(made, Program) and symbol in regions:
+            inputs, outputs = (
+                [None if value is None else specs(("",), (value,))[0] for value in values]
+                for values in (regions[symbol].inputs, regions[symbol].outputs)
+            )
+            check_operands(f"region {symbol}", made, inputs, outputs)
 
 
 def _find_targets(about: Mapping[str, Any], given: Sequence[Target], optional: bool) -> tuple[Target, ...]:

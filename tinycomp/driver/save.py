@@ -13,15 +13,15 @@ from tinycomp.ir.graph import Graph
 from tinycomp.ir.text.printer import print_graph
 from tinycomp.memory.constants import check_files
 from tinycomp.runtime.archive import Archive
-from tinycomp.runtime.artifact import generated_to_dict, native_plan_to_dict, saved_bounds
+from tinycomp.runtime.artifact import generated_to_dict, saved_bounds
 from tinycomp.runtime.blob import Blob, BlobRegion
 from tinycomp.runtime.csource.region import CRegion
 from tinycomp.runtime.csource.source import CSource
 from tinycomp.runtime.device.region import DeviceRegion
 from tinycomp.runtime.native.program import Array, Program
-from tinycomp.runtime.native.record import ModuleRecord, Recorder, StepRecord
+from tinycomp.runtime.native.record import ModuleRecord, StepRecord
 from tinycomp.runtime.plan import ABSENT, DISCARD, Plan
-from tinycomp.runtime.regions import NativeRegion, read_while_running
+from tinycomp.runtime.regions import NativeRegion
 from tinycomp.runtime.report import Report
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.version import installed_version
@@ -47,22 +47,22 @@ def pack(
     """
     archive, graph, plan = Archive(), lowered.graph, lowered.plan
     check_files(constants_of(graph))
-    native = native_plan_to_dict(plan, archive)
+    native = all(isinstance(step.run, NativeRegion) for step in plan.steps)
     archive.manifest = {
         "tinycomp": installed_version(),
         "inputs": [s.to_dict() for s in input_specs(graph)],
         "outputs": [s.to_dict() for s in plan.outputs],
         "defaults": {name: archive.store(array) for name, array in graph.defaults.items()},
         "report": report.to_dict(),
-        "plan": native,
+        "native": native,
         **about,
     }
     if general is not None:
         archive.manifest["interface"] = [spec.to_dict() for spec in interface]
         archive.manifest["general"] = archive.store(np.frombuffer(general, np.uint8))
-    archive.record = _record(plan, archive, graph.defaults, saved_bounds(about))
+    _record(plan, archive, graph.defaults, saved_bounds(about), native)
     archive.texts["graph.tir"] = str(graph)
-    if native is None:
+    if not native:
         archive.texts["partitioned.tir"] = _text_with_constants(graph, archive)
         archive.manifest["programs"] = [
             {"symbol": symbol, "shapes": shapes, **generated_to_dict(generated, archive)}
@@ -72,47 +72,37 @@ def pack(
 
 
 def _record(
-    plan: Plan, archive: Archive, defaults: Mapping[str, Array], bounds: Mapping[str, tuple[int, int | None]]
-) -> Recorder | None:
-    """Return the record of a module for programs without Python; None if it has steps that need Python.
+    plan: Plan, archive: Archive, defaults: Mapping[str, Array], bounds: Mapping[str, tuple[int, int | None]],
+    native: bool,
+) -> None:  # fmt: skip
+    """Record how the steps of a module follow each other, unless it has some that need Python.
 
     Args:
         plan: What it does.
         archive: Where arrays are stored.
         defaults: Values of inputs that may be left out.
         bounds: The least and the most that sizes may be, by symbol.
+        native: Whether all steps are programs.
     """
-    recordable = all(
-        isinstance(step.run, CRegion) or (isinstance(step.run, NativeRegion) and step.run.program.texts is None)
-        for step in plan.steps
+    recordable = native or (
+        all(isinstance(step.run, (NativeRegion, CRegion)) and ABSENT not in step.reads for step in plan.steps)
+        and all(_is_plain(spec.numpy_dtype) for spec in (*plan.inputs, *plan.outputs))
     )
-    recordable = recordable and not any(ABSENT in step.reads for step in plan.steps)
-    recordable = recordable and all(_is_plain(spec.numpy_dtype) for spec in (*plan.inputs, *plan.outputs))
     if not recordable:
-        return None
-    recorder, steps = Recorder(), []
-    unwanted = itertools.count(len(plan.slots))
+        return
+    steps, unwanted = [], itertools.count(len(plan.slots))
     for step in plan.steps:
+        run, more = step.run, dict[str, Any]()
         writes = [next(unwanted) if slot == DISCARD else slot for slot in step.writes]
-        if isinstance(step.run, NativeRegion):
-            program = step.run.program
-            keys = [archive.store(c) for c in program.constants]
-            number, described = recorder.program(program, keys, read_while_running(program))
-            steps.append(
-                StepRecord(
-                    step.label, number, described, program.inputs, program.outputs, step.reads, writes, program.grown
-                )
-            )
-        elif isinstance(step.run, CRegion):
-            keys = [archive.store(c) for c in step.run.source.constants]
-            inputs, outputs = step.run.buffers
-            scratch = step.run.source.scratch_bytes
-            steps.append(
-                StepRecord(
-                    step.label, -1, None, inputs, outputs, step.reads, writes, constants=keys, scratch_bytes=scratch
-                )
-            )
-    recorder.module(
+        if isinstance(run, CRegion):
+            keys = [archive.store(c) for c in run.source.constants]
+            unit, more = -1, {"values": run.buffers, "constants": keys, "scratch_bytes": run.source.scratch_bytes}
+        else:
+            assert isinstance(run, NativeRegion)
+            unit = archive.record.program(run.program, [archive.store(c) for c in run.program.constants])
+        texts = step.label, step.op, step.tier, step.sources
+        steps.append(StepRecord(*texts, unit, step.reads, writes, step.frees, **more))
+    archive.record.module(
         ModuleRecord(
             plan.inputs, plan.outputs, plan.input_slots, plan.output_slots, next(unwanted), bounds,
             {name: (archive.store(array), array) for name, array in defaults.items()},
@@ -120,7 +110,6 @@ def _record(
             _extended_in_place(plan), steps,
         )
     )  # fmt: skip
-    return recorder
 
 
 def _is_plain(dtype: np.dtype[Any] | None) -> bool:

@@ -334,7 +334,7 @@ class _Region:
         self._project, self._program, self._inputs, self._outputs = project, program, inputs, outputs
         processor, weights = project.processor, project.weights
         if around is None:
-            native, _ = LoadedProgram.of(program, processor.isa, cache=processor.cache)
+            native = LoadedProgram(program, processor.isa, cache=processor.cache)
             read = read_while_running(program)
             self._constants = {
                 index: weights.constant(constant) for index, constant in enumerate(program.constants) if index in read

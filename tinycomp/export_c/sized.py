@@ -170,7 +170,7 @@ class SizedRegion:
         self._inputs, self._outputs = places
         self._ranges = ranges
         self._sizes: dict[str, Size] = {name: dims[i][axis] for name, (i, axis) in program.sources.items()}
-        native, _ = LoadedProgram.of(program, processor.isa, cache=processor.cache)
+        native = LoadedProgram(program, processor.isa, cache=processor.cache)
         self._native = native
         samples = ({name: evaluate(size, chosen) for name, size in self._sizes.items()} for chosen in ranges.samples())
         self._asked = _Asked(native, program, samples, where)

@@ -1,7 +1,7 @@
 """The container of saved modules and dumps: a zip file with JSON, text and raw arrays; no pickle, nothing that runs.
 
 Members: ``manifest.json`` (format version, and what the module is), texts, ``arrays.safetensors`` with every array as
-bytes, stored once per content, of modules that run without Python ``native.bin``, a record of their programs for that
+bytes, stored once per content, ``native.bin``, the records of their programs
 (:mod:`tinycomp.runtime.native.record`), and ``checksums.json``, those of all others. Programs name kernels, not machine
 code, so a file works on every processor that tinycomp runs on. Nothing is compressed, so that a file that is read is
 mapped and its arrays are views of it. The checksums are those that a zip file has of each member, which are computed
@@ -36,10 +36,10 @@ from tinycomp.records import dataclass, field
 from tinycomp.runtime.forms import COUNT, DAMAGED, check_form
 from tinycomp.runtime.manifest import ARCHIVE
 from tinycomp.runtime.native.program import Array
-from tinycomp.runtime.native.record import MEMBER, Recorder
+from tinycomp.runtime.native.record import MEMBER, Recorded, Recorder, read_records
 from tinycomp.runtime.spec import TensorSpec
 
-FORMAT = 6
+FORMAT = 7
 """Version of the file format; raised when an older reader could misread a newer file."""
 _ZIP_HEADER = 30
 _ASCII: dict[str, Any] = {"metadata_encoding": "ascii"} if sys.version_info >= (3, 11) else {}
@@ -54,15 +54,16 @@ class Archive:
         manifest: JSON-able description.
         texts: Further texts by member name.
         arrays: Arrays by key.
-        record: The record for programs without Python, if the module has one; see :mod:`.native.record`.
+        record: The records of programs that are written; see :mod:`.native.record`.
         fingerprint: Of a file that was read, what :func:`fingerprint` says of it.
     """
 
     manifest: dict[str, Any] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
     arrays: dict[str, Array] = field(default_factory=dict)
-    record: Recorder | None = None
+    record: Recorder = field(default_factory=Recorder)
     fingerprint: str = ""
+    _read: bytes = b""
     _stored: dict[Place, tuple[Array, str]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def store(self, array: Array) -> str:
@@ -89,6 +90,14 @@ class Archive:
             raise ArtifactError(f'the array "{key}" is missing', hint=DAMAGED)
         return self.arrays[key]
 
+    def recorded(self) -> Recorded:
+        """Return the programs of a file that was read, and how they make up a module.
+
+        Raises:
+            ArtifactError: If the records are damaged.
+        """
+        return read_records(self._read, self.array)
+
     def to_bytes(self) -> bytes:
         """Return the file's contents."""
         import safetensors.numpy  # imported here: few programs save
@@ -98,9 +107,8 @@ class Archive:
         members = {_MANIFEST: json.dumps(manifest).encode()}
         members |= {name: text.encode() for name, text in self.texts.items()}
         members[_ARRAYS] = safetensors.numpy.save({k: _payload(a) for k, a in self.arrays.items()})
-        if self.record is not None:
-            places = _places(np.frombuffer(members[_ARRAYS], np.uint8))[1]
-            members[MEMBER] = self.record.to_bytes({k: (begin, end - begin) for k, (begin, end) in places.items()})
+        places = _places(np.frombuffer(members[_ARRAYS], np.uint8))[1]
+        members[MEMBER] = self.record.to_bytes({k: (begin, end - begin) for k, (begin, end) in places.items()})
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as file:
             for name, data in members.items():
@@ -145,9 +153,9 @@ class Archive:
         check_form(manifest, ARCHIVE, where)
         with reading(ArtifactError, where, problem="the contents are damaged"):
             arrays = _read_arrays(members.pop(_ARRAYS), manifest["arrays"])
-            members.pop(MEMBER, None)  # for programs without Python, which check it themselves
+            records = members.pop(MEMBER).tobytes()
             texts = {name: text.tobytes().decode() for name, text in members.items()}
-            return cls(manifest, texts, arrays, fingerprint=digest)
+            return cls(manifest, texts, arrays, fingerprint=digest, _read=records)
 
 
 def read_archive(source: str | PathLike[str] | bytes) -> Archive:

@@ -24,7 +24,8 @@ from tinycomp.runtime.module import Module, ModuleParts
 from tinycomp.runtime.native.executor import Pool
 from tinycomp.runtime.native.processor import default_threads
 from tinycomp.runtime.native.program import Program
-from tinycomp.runtime.plan import FIRST_FREE, Plan, Step
+from tinycomp.runtime.native.record import Recorded
+from tinycomp.runtime.plan import DISCARD, FIRST_FREE, Plan, Step
 from tinycomp.runtime.regions import NativeRegion, settled
 from tinycomp.runtime.report import Report
 from tinycomp.runtime.spec import TensorSpec
@@ -37,91 +38,65 @@ if TYPE_CHECKING:
 else:  # modules whose steps are all native have none of these
     blob, c_source = LazyModule("tinycomp.runtime.blob"), LazyModule("tinycomp.runtime.csource.source")
 
-_TEXTS, _SLOTS = ("label", "op", "tier"), ("reads", "writes", "frees")
-"""The fields of a step, without its sources and its program."""
 _BLOB = ("target", "version", "options")
 """The fields of a blob, without its data and its arrays."""
 
 
-def native_plan_to_dict(plan: Plan, archive: Archive) -> dict[str, Any] | None:
-    """Return a plan as data for JSON, its arrays stored in ``archive``; None if it has steps that are not native."""
-    steps = []
-    for step in plan.steps:
-        if not isinstance(step.run, NativeRegion):
-            return None
-        fields = {name: getattr(step, name) for name in (*_TEXTS, *_SLOTS, "sources")}
-        steps.append({**fields, "program": program_to_dict(step.run.program, archive)})
-    return {
-        "inputs": [s.to_dict() for s in plan.inputs],
-        "outputs": [s.to_dict() for s in plan.outputs],
-        "slots": len(plan.slots),
-        "constants": {str(i): archive.store(v) for i, v in enumerate(plan.slots) if v is not None},
-        "input_slots": plan.input_slots,
-        "output_slots": plan.output_slots,
-        "steps": steps,
-    }
+def native_plan(archive: Archive, pool: Pool) -> Plan:
+    """Return the plan of a module whose steps are all native regions.
 
-
-def native_plan_from_dict(data: Mapping[str, Any], archive: Archive, pool: Pool) -> Plan:
-    """Return the plan that :func:`native_plan_to_dict` described.
+    Args:
+        archive: The contents of the file.
+        pool: Threads that the regions share.
 
     Raises:
-        ArtifactError: If the data is damaged.
+        ArtifactError: If the file is damaged.
     """
+    recorded = archive.recorded()
     with reading(ArtifactError, problem="the plan is damaged"):
-        count, constants = _slot_count(data), Constants()
-        arrays = {int(index): archive.array(key) for index, key in data["constants"].items()}
-        inputs, outputs = _specs(data["inputs"]), _specs(data["outputs"])
-        input_slots, output_slots = tuple(data["input_slots"]), tuple(data["output_slots"])
-        links = [_link(step, archive) for step in data["steps"]]
-        check_plan((inputs, input_slots), (outputs, output_slots), arrays, count, links)
-        slots: list[Any] = [None] * count
-        for index, array in arrays.items():
+        inputs, outputs = (tuple([spec for spec, _ in ports]) for ports in (recorded.inputs, recorded.outputs))
+        input_slots, output_slots = (
+            tuple([slot for _, slot in ports]) for ports in (recorded.inputs, recorded.outputs)
+        )
+        _check_slot_count(recorded)
+        read = {slot for step in recorded.steps for slot in step.reads} | {*output_slots}
+        links, constants = list[Link](), Constants()
+        for step in recorded.steps:
+            if not 0 <= step.unit < len(recorded.programs):
+                raise ValueError(f"there is no program {step.unit}")
+            writes = tuple([slot if slot in read else DISCARD for slot in step.writes])
+            program = settled(recorded.programs[step.unit], constants)
+            links.append((step.label, program, tuple(step.reads), writes, tuple(step.frees)))
+        check_plan((inputs, input_slots), (outputs, output_slots), recorded.constants, recorded.slots, links)
+        slots: list[Any] = [None] * recorded.slots
+        for index, array in recorded.constants.items():
             slots[index] = constants.own(array)
         with locating(kind=TargetError):
-            steps = [_step(s, link[1], pool, constants) for s, link in zip(data["steps"], links, strict=True)]
+            steps = [
+                Step(label, of.op, of.tier, NativeRegion(program, pool), reads, writes, frees, tuple(of.sources))
+                for (label, program, reads, writes, frees), of in zip(links, recorded.steps, strict=True)
+            ]
         return Plan(inputs, outputs, tuple(steps), tuple(slots), input_slots, output_slots)
 
 
-def _slot_count(data: Mapping[str, Any]) -> int:
-    """Return the number of slots, which is no larger than that of the places where a slot is named."""
-    named = len(data["inputs"]) + len(data["constants"]) + sum(len(step["writes"]) for step in data["steps"])
-    count: int = data["slots"]
-    if not FIRST_FREE <= count <= FIRST_FREE + named:
+def _ports(ports: Sequence[tuple[TensorSpec, int]]) -> tuple[tuple[TensorSpec, ...], tuple[int, ...]]:
+    return tuple([spec for spec, _ in ports]), tuple([slot for _, slot in ports])
+
+
+def _check_slot_count(recorded: Recorded) -> None:
+    """Hold the number of slots against that of the places where a slot is named."""
+    named = len(recorded.inputs) + len(recorded.constants) + sum(len(step.writes) for step in recorded.steps)
+    if not FIRST_FREE <= recorded.slots <= FIRST_FREE + named:
         raise ArtifactError(
             "the plan has another number of slots", where="plan.slots",
-            expected=f"{FIRST_FREE} to {FIRST_FREE + named}", found=str(count), hint=DAMAGED,
+            expected=f"{FIRST_FREE} to {FIRST_FREE + named}", found=str(recorded.slots), hint=DAMAGED,
         )  # fmt: skip
-    return count
-
-
-def _link(data: Mapping[str, Any], archive: Archive) -> Link:
-    """Return what a step is for the check of its plan: label, program, and slots."""
-    reads, writes, frees = (tuple(data[key]) for key in _SLOTS)
-    return data["label"], program_from_dict(data["program"], archive), reads, writes, frees
-
-
-def _step(data: Mapping[str, Any], program: Program, pool: Pool, constants: Constants) -> Step:
-    run = NativeRegion(settled(program, constants), pool)
-    label, op, tier = (data[key] for key in _TEXTS)
-    reads, writes, frees = (tuple(data[key]) for key in _SLOTS)
-    return Step(label, op, tier, run, reads, writes, frees, tuple(data["sources"]))
-
-
-def program_to_dict(program: Program, archive: Archive) -> dict[str, Any]:
-    """Return a program as JSON-able data, its constants stored in ``archive``."""
-    return {**program.to_dict(), "constants": [archive.store(c) for c in program.constants]}
-
-
-def program_from_dict(data: Mapping[str, Any], archive: Archive) -> Program:
-    """Return the program that :func:`program_to_dict` described."""
-    return Program.from_dict(data, [archive.array(key) for key in data["constants"]])
 
 
 def generated_to_dict(generated: Program | c_source.CSource | blob.Blob, archive: Archive) -> dict[str, Any]:
     """Return a compiled region as data for JSON, with its constants stored in ``archive``."""
     if isinstance(generated, Program):
-        return {"program": program_to_dict(generated, archive)}
+        return {"program": archive.record.program(generated, [archive.store(c) for c in generated.constants])}
     if isinstance(generated, blob.Blob):
         about = {name: getattr(generated, name) for name in _BLOB}
         data = archive.store(np.frombuffer(generated.data, np.uint8))
@@ -130,10 +105,13 @@ def generated_to_dict(generated: Program | c_source.CSource | blob.Blob, archive
     return {"source": {**generated.to_dict(), "constants": [archive.store(c) for c in generated.constants]}}
 
 
-def generated_from_dict(data: Mapping[str, Any], archive: Archive) -> Program | c_source.CSource | blob.Blob:
-    """Rebuild a compiled region from the result of :func:`generated_to_dict`."""
+def generated_from_dict(
+    data: Mapping[str, Any], archive: Archive, programs: Sequence[Program]
+) -> Program | c_source.CSource | blob.Blob:
+    """Rebuild a compiled region from the result of :func:`generated_to_dict` and the programs of the archive."""
     if "program" in data:
-        return program_from_dict(data["program"], archive)
+        program: int = data["program"]
+        return programs[program]
     if "blob" in data:
         about = data["blob"]
         arrays = {name: archive.array(key) for name, key in about["arrays"].items()}
@@ -168,10 +146,10 @@ def load_native(
         load: Loads a module in the archive.
     """
     about = archive.manifest
-    if about.get("plan") is None:
+    if not about["native"]:
         return None
     pool = pool_for(archive, threads)
-    plan = native_plan_from_dict(about["plan"], archive, pool)
+    plan = native_plan(archive, pool)
     return module_of(module_parts(archive, data, plan, pool.threads, graph, diagram, load))
 
 

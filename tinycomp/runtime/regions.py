@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -17,6 +16,7 @@ from tinycomp.runtime.native.direct import Direct, make_direct
 from tinycomp.runtime.native.executor import NativeProgram, Pool, Weights
 from tinycomp.runtime.native.library import kernel_named
 from tinycomp.runtime.native.program import Array, Program
+from tinycomp.runtime.native.recording import with_constants
 from tinycomp.runtime.plan import Plan, Run
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ SPECIALISATIONS = 16
 
 def settled(program: Program, constants: Constants) -> Program:
     """Return a program with its constants in memory or in files, as :mod:`tinycomp.memory.constants` decides."""
-    return dataclasses.replace(program, constants=constants.settle(program.constants, read_while_running(program)))
+    return with_constants(program, constants.settle(program.constants, read_while_running(program)))
 
 
 def read_while_running(program: Program) -> frozenset[int]:

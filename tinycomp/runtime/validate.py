@@ -1,8 +1,8 @@
 """What a saved module must fulfil beyond being readable: its parts agree, and nothing is read before it is written.
 
-A file is plain data that anybody may have edited. The C runtime holds every operand of a kernel against the bytes of
-its buffer; the rules here are about what lies between programs, and about order. Each is a function that returns
-nothing or raises :class:`~tinycomp.errors.ArtifactError` with the place, and is linear in the size of what it looks at.
+A file is plain data that anybody may have edited. The rules here are about what lies between programs. Each is a
+function that returns nothing or raises :class:`~tinycomp.errors.ArtifactError` with the place, and is linear in the
+size of what it looks at.
 
 A module (:func:`check_module`):
 
@@ -20,36 +20,29 @@ A plan of native regions (:func:`check_plan`):
 - ``_check_flow``: a step reads slots that hold a value, writes those that hold none, and the outputs are there at last.
 - ``_check_types``: what lies in a slot is of the dtype and shape that the program behind it reads.
 
-A program and the bodies in it (:func:`check_program`):
-
-- ``_check_writes``: an output, or a piece of the arena, is written before it is read, and every output is written.
-- ``_check_blocks``: every operand in the arena lies in a buffer that is in use then, and no two of these overlap.
-- ``_check_grown``: an output whose size only a run shows, for which nobody gives memory, is made once and not read.
-
-The C runtime knows the sizes, and goes on from there (``runtime_c/src/written.h``): every byte that a run reads has
-been written in the same run, or is cleared before it. It refuses calls that take more work than their operands' bytes
+Of programs the C runtime checks everything when it reads them: counts, indices, parameters, that operands lie within
+their buffers, and (``runtime_c/src/written.h``) that every byte that a run reads has been written in the same run, or
+is cleared before it. It refuses calls that take more work than their operands' bytes
 can explain, and ends a run whose ``timeout=`` is up.
 """
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NoReturn
 
 import numpy as np
 
 from tinycomp.errors import ArtifactError
 from tinycomp.runtime.forms import DAMAGED
-from tinycomp.runtime.native.library import kernel_named
-from tinycomp.runtime.native.program import Block, BufferSpec, Instruction, Operand, Program
+from tinycomp.runtime.native.program import BufferSpec, Program
 from tinycomp.runtime.plan import DISCARD, FIRST_FREE
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.symbolic import Expression, Size, size, solved, substitute
 
 Slots = Sequence[int]
 """Numbers of slots, in order."""
-Link = tuple[str, Program, Slots, Slots, Slots]
+Link = tuple[str, Program, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 """A step of a plan: label, program, and the slots that are read, written and freed."""
 _Type = tuple[str, "tuple[Size | None, ...] | None"]
 
@@ -124,20 +117,6 @@ def check_plan(
     _check_slots(inputs[1], outputs[1], constants, slots, steps)
     _check_flow(inputs[1], outputs[1], constants, steps)
     _check_types(inputs, outputs, constants, steps)
-    for _, program, *_ in steps:
-        check_program(program)
-
-
-def check_program(program: Program) -> None:
-    """Check a program and the bodies in it.
-
-    Raises:
-        ArtifactError: If a rule is broken.
-    """
-    for each in program.walk():
-        _check_writes(each)
-        _check_blocks(each)
-        _check_grown(each)
 
 
 def check_operands(
@@ -315,91 +294,3 @@ def _result_type(buffer: BufferSpec, program: Program, told: Set[str]) -> _Type:
 
 def _text(of: _Type) -> str:
     return of[0] if of[1] is None else f"{of[0]}[{', '.join('?' if d is None else str(d) for d in of[1])}]"
-
-
-def _check_writes(program: Program) -> None:
-    if program.outputs and all(0 in spec.shape for spec in program.outputs):
-        return  # nothing is computed: what prepares operands of no elements is left out
-    written: set[tuple[str, int]] = set()
-    for index, call in enumerate(program.instructions):
-        where = f"program {program.name}, instruction {index} ({call.kernel})"
-        operands = [*_operands(call, where)]
-        for operand, writes in operands:
-            place = operand.space, operand.index
-            if not writes and operand.space in ("arena", "output") and place not in written:
-                _refuse("a buffer is read before anything is written there", where, found=str(operand))
-        written.update((operand.space, operand.index) for operand, writes in operands if writes)
-    for left in program.left:
-        if (left.place.space, left.place.index) in written:
-            written.add(("output", left.output))
-    for index, spec in enumerate(program.outputs):
-        if ("output", index) not in written and 0 not in spec.shape:
-            _refuse("no instruction writes an output", f"program {program.name}", found=str(spec))
-
-
-def _check_blocks(program: Program) -> None:
-    """Check the buffers in the arena; programs of earlier versions, and those whose sizes a run shows, have none."""
-    if not program.blocks:
-        return
-    where = f"program {program.name}"
-    waiting = sorted(program.blocks, key=lambda block: block.first, reverse=True)
-    alive: list[Block] = []  # by offset
-    for index, call in enumerate(program.instructions):
-        alive = [block for block in alive if block.last >= index]
-        while waiting and waiting[-1].first <= index:
-            block = waiting.pop()
-            if not (0 <= block.offset <= program.arena_bytes - block.nbytes and block.nbytes >= 0):
-                _refuse("a buffer leaves the arena", where, f"{program.arena_bytes} bytes", str(block))
-            if not 0 <= block.first <= block.last < len(program.instructions):
-                _refuse("a buffer is in use at no time", where, f"{len(program.instructions)} instructions", str(block))
-            if block.over is not None and not 0 <= block.over < len(program.blocks):
-                _refuse("there is no such buffer to overlap", where, f"{len(program.blocks)} buffers", str(block))
-            bisect.insort(alive, block, key=lambda block: (block.offset, block.nbytes))
-        below: Block | None = None
-        for high in alive:
-            low, below = below, high if below is None or _end(high) >= _end(below) else below
-            if low is not None and _end(low) > high.offset and not _tied(program, low, high):
-                _refuse("two buffers overlap", f"{where}, instruction {index} ({call.kernel})", str(low), str(high))
-        for operand in call.operands:
-            if operand.space == "arena" and not any(
-                block.offset <= operand.offset <= block.offset + block.nbytes for block in alive
-            ):
-                _refuse(
-                    "an operand lies in no buffer", f"{where}, instruction {index} ({call.kernel})", "", str(operand)
-                )
-
-
-def _end(block: Block) -> int:
-    return block.offset + block.nbytes
-
-
-def _tied(program: Program, one: Block, other: Block) -> bool:
-    return any(a.over is not None and program.blocks[a.over] is b for a, b in ((one, other), (other, one)))
-
-
-def _check_grown(program: Program) -> None:
-    made = [left.output for left in program.left]
-    for index, call in enumerate(program.instructions if program.grown else ()):
-        results = () if call.control is None else call.control.results
-        first = len(call.operands) - len(results)
-        for place, operand in enumerate(call.operands):
-            if operand.space == "output" and operand.index in program.grown:
-                if place < first or results[place - first] is not None:
-                    where = f"program {program.name}, instruction {index} ({call.kernel})"
-                    _refuse("an output is used whose size only the end of a run shows", where, found=str(operand))
-                made.append(operand.index)
-    for output in program.grown:
-        if made.count(output) > 1:
-            _refuse("an output is made twice", f"program {program.name}", found=str(program.outputs[output]))
-
-
-def _operands(call: Instruction, where: str) -> Iterator[tuple[Operand, bool]]:
-    """Yield the operands of an instruction, and whether it writes them."""
-    if call.control is not None:
-        first = len(call.operands) - len(call.control.results)
-        yield from [(operand, index >= first) for index, operand in enumerate(call.operands)]
-        return
-    signature = kernel_named(call.kernel, where).signature
-    if len(signature) != len(call.operands):
-        _refuse("a kernel has another number of operands", where, str(len(signature)), str(len(call.operands)))
-    yield from [(operand, role in "oO") for role, operand in zip(signature, call.operands, strict=True)]

@@ -14,17 +14,10 @@ from tinycomp.errors import DeclaredShapeError, ExecutionError, FeedError, Targe
 from tinycomp.memory.budget import SMALL, Limits, check_time, current, reserve_bytes, time_is_up
 from tinycomp.memory.mapped import mapping_of
 from tinycomp.records import dataclass
-from tinycomp.runtime.native.building import ControlCall, Place, Sizes, describe
-from tinycomp.runtime.native.library import Kernel, address, ffi, lib, raise_error
+from tinycomp.runtime.native.library import address, ffi, lib, raise_error
 from tinycomp.runtime.native.processor import default_threads
-from tinycomp.runtime.native.program import (
-    ALGORITHMS,
-    SPACES,
-    Array,
-    BufferSpec,
-    Instruction,
-    Program,
-)
+from tinycomp.runtime.native.program import ALGORITHMS, Array, BufferSpec, Instruction, Program
+from tinycomp.runtime.native.recording import encoded
 from tinycomp.runtime.spec import array_dtype
 from tinycomp.symbolic import FARTHEST, Expression, Size, product
 
@@ -55,7 +48,6 @@ _Expected = tuple[int, np.dtype[Any], tuple[Size, ...], bool]
 
 _INSTRUCTION = r"instruction (\d+) \(([^)]*)\): "
 _CONDITION = r"condition (\d+)\Z"
-_SPACE_CODES = {name: getattr(lib, f"TC_{name.upper()}") for name in SPACES}
 
 MOST_THREADS = 1024
 """The largest pool that the C runtime makes."""
@@ -195,119 +187,68 @@ class Work:
 class LoadedProgram:
     """A finished program in the C runtime, with the bodies of its control flow, for which contexts can be created.
 
-    It is the :class:`~tinycomp.runtime.native.building.Builder` for programs of this process.
-
     Args:
         program: The program.
-        isa: An instruction set, or None for the default.
+        isa: An instruction set, or None for the default. It may be one that this machine lacks, to inspect the calls
+            and the packed weights.
         weights: Packed weights, shared with programs that use the same constants.
         cache: The size of the second-level cache in bytes; 0 for that of this machine.
+
+    Raises:
+        TargetError: If the program is not valid; the message names the instruction.
     """
 
-    def __init__(self, program: Program, isa: str | None, weights: Weights | None, cache: int = 0) -> None:
-        self._name = program.name
-        self._isa, self._weights = isa, weights
-        self._constants: list[Any] = []
-        self.bodies: list[LoadedProgram] = []
-        self._error = ffi.new("tc_error *")
-        self.handle = self._create(program)
-        if cache:
-            lib.tc_program_assume_cache(self.handle, cache)
-
-    @classmethod
-    def of(
-        cls, program: Program, isa: str | None = None, weights: Weights | None = None, cache: int = 0
-    ) -> tuple[LoadedProgram, Sizes | None]:
-        """Return a program in the C runtime and, unless all its sizes are numbers, their descriptions.
-
-        The instruction set may be one that this machine lacks, to inspect the calls and the packed weights.
-
-        Raises:
-            TargetError: If the program is not valid; the message names the instruction.
-        """
-        loaded = cls(program, isa, weights, cache)
-        return loaded, describe(program, program.constants, loaded).sizes
-
-    def _create(self, program: Program) -> Any:
-        out = ffi.new("tc_program **")
-        name = ffi.NULL if self._isa is None else self._isa.encode()
-        if lib.tc_program_create(name, len(program.inputs), len(program.outputs), out, self._error):
-            raise_error(self._error, self._name)
-        constants, end = self._constants, lib.tc_program_destroy
+    def __init__(
+        self, program: Program, isa: str | None = None, weights: Weights | None = None, cache: int = 0
+    ) -> None:
+        error, out = ffi.new("tc_error *"), ffi.new("tc_program **")
+        data, buffers = encoded(program).data, [_buffer(array, False) for array in program.constants]
+        arrays = ffi.new("tc_array[]", [
+            (buffer, array.nbytes, mapping_of(array) is not None)
+            for buffer, array in zip(buffers, program.constants, strict=True)
+        ])  # fmt: skip
+        name = ffi.NULL if isa is None else ffi.new("char[]", isa.encode())
+        making = ffi.new("tc_making *", (name, cache, ffi.NULL if weights is None else weights.handle))
+        if lib.tc_program_read(from_buffer(data), len(data), arrays, len(buffers), making, out, error):
+            raise_error(error, program.name)
+        end = lib.tc_program_destroy
 
         def destroy(handle: Any) -> None:  # perhaps when the interpreter ends, and this module has no names any more
             end(handle)
-            constants.clear()  # only now: shared weights are found by the addresses of the constants
+            buffers.clear()  # only now: shared weights are found by the addresses of the constants
 
-        return ffi.gc(out[0], destroy)
+        self.program, self.handle = program, ffi.gc(out[0], destroy)
 
-    def constant(self, array: Array) -> None:
-        """Add a constant without copying it; the program keeps it alive."""
-        buffer = _buffer(array, False)
-        self._constants.append(buffer)
-        self.tell("add_constant", buffer, array.nbytes, mapping_of(array) is not None)
+    @property
+    def bodies(self) -> Sequence[LoadedBody]:
+        """The bodies of its control flow, in the order of their instructions."""
+        return _bodies(self.program, self.handle)
 
-    def append(self, kernel: Kernel, operands: Sequence[Place], params: Any) -> None:
-        """Add a kernel call."""
-        size = ffi.sizeof(kernel.ctype)
-        self.tell("append", kernel.index, self._array("tc_operand", operands), len(operands), params, size)
 
-    def control(self, call: ControlCall) -> None:
-        """Add control flow, whose bodies have been described to builders from :meth:`body`."""
-        kept: list[Any] = []  # keeps everything alive that the description points to
+@dataclass(frozen=True)
+class LoadedBody:
+    """Hold a body of control flow in the C runtime, which lives as long as the program around it.
 
-        def array(kind: str, items: Sequence[Any]) -> Any:
-            kept.append(self._array(kind, [*items] or 1))
-            return kept[-1]
+    Attributes:
+        program: The body.
+        handle: What the runtime calls it.
+    """
 
-        bodies = [
-            (
-                cast(LoadedProgram, body.builder).handle, array("tc_extent", body.symbols),
-                array("int64_t", body.following), array("tc_extent", body.outputs),
-            )
-            for body in call.bodies
-        ]  # fmt: skip
-        growths = [
-            (-1, ffi.NULL, ffi.NULL)
-            if growth.rank < 0
-            else (growth.rank, array("tc_extent", growth.dims), array("tc_extent", growth.first))
-            for growth in call.growths
-        ]
-        description = (
-            call.kind, call.carried, call.captured, len(call.growths), array("tc_operand", call.operands),
-            array("tc_extent", call.nbytes), array("tc_body", bodies), array("tc_growth", growths),
-        )  # fmt: skip
-        self.tell("control", array("tc_control", [description]))
+    program: Program
+    handle: Any
 
-    def body(self, program: Program) -> LoadedProgram:
-        """Return the builder of a body, which lives as long as this program."""
-        self.bodies.append(LoadedProgram(program, self._isa, self._weights))
-        return self.bodies[-1]
+    @property
+    def bodies(self) -> Sequence[LoadedBody]:
+        """The bodies of its own control flow."""
+        return _bodies(self.program, self.handle)
 
-    def finish(self, arena_bytes: int) -> None:
-        """Check the program and pack its weights."""
-        self.tell("finish", ffi.NULL if self._weights is None else self._weights.handle, arena_bytes)
 
-    def tell(self, call: str, *arguments: Any) -> None:
-        """Call a function of the runtime."""
-        if call == "leaves":
-            output, place, *others = arguments
-            arguments = (output, [place], *others)
-        try:
-            status = getattr(lib, f"tc_program_{call}")(self.handle, *arguments, self._error)
-        except OverflowError as overflow:
-            raise self._does_not_fit(overflow) from None
-        if status:
-            raise_error(self._error, self._name)
-
-    def _array(self, kind: str, items: Any) -> Any:
-        try:
-            return ffi.new(f"{kind}[]", items)
-        except OverflowError as overflow:
-            raise self._does_not_fit(overflow) from None
-
-    def _does_not_fit(self, overflow: OverflowError) -> TargetError:
-        return TargetError("a number of the program does not fit", where=self._name, found=str(overflow))
+def _bodies(program: Program, handle: Any) -> list[LoadedBody]:
+    return [
+        LoadedBody(body, lib.tc_program_body(handle, index, number))
+        for index, call in enumerate(program.instructions) if call.control is not None
+        for number, body in enumerate(call.control.bodies)
+    ]  # fmt: skip
 
 
 class NativeProgram:
@@ -342,8 +283,8 @@ class NativeProgram:
         self.pool = pool
         self._threads = pool.threads if pool is not None else 1
         self._beside = beside
-        self._loaded, sizes = LoadedProgram.of(program, isa, weights, cache)
-        self.handle, self._sizes = self._loaded.handle, None if sizes is None else _SizesOfRuns(sizes)
+        self._loaded = LoadedProgram(program, isa, weights, cache)
+        self.handle, self._sizes = self._loaded.handle, _SizesOfRuns(program) if program.is_symbolic else None
         self._inputs = self._expected(program.inputs, lib.tc_program_input_bytes, False)
         outputs = self._expected(program.outputs, lib.tc_program_output_bytes, True)
         self._outputs = tuple(each for each in outputs if each[0] not in program.grown)
@@ -385,7 +326,7 @@ class NativeProgram:
         return () if self._sizes is None else self._sizes.sources
 
     @property
-    def bodies(self) -> Sequence[LoadedProgram]:
+    def bodies(self) -> Sequence[LoadedBody]:
         """The bodies of its control flow, in the order of their instructions."""
         return self._loaded.bodies
 
@@ -732,11 +673,11 @@ class _SizesOfRuns:
     """The sizes of a program that only a run knows, as arrays and contexts show them.
 
     Args:
-        sizes: The values that they are.
+        program: The program.
     """
 
-    def __init__(self, sizes: Sizes) -> None:
-        self.program, self.dims, self.sources = sizes.program, sizes.dims, sizes.sources
+    def __init__(self, program: Program) -> None:
+        self.program, self.dims, self.sources = program, encoded(program).dims, tuple(program.sources.values())
 
     def read(self, arrays: Sequence[Array]) -> Any:
         """Return the symbols as the arrays give them, for the C runtime."""

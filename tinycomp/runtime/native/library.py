@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import struct
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NoReturn
+
+import numpy as np
 
 from tinycomp.errors import ExecutionError, MemoryLimitError, TargetError, UnsupportedError, did_you_mean
 from tinycomp.lazy import cached_property
@@ -14,6 +17,7 @@ from tinycomp.memory.budget import ENLARGE
 _native: Any = importlib.import_module("tinycomp.runtime._native")
 ffi, lib = _native.ffi, _native.lib
 
+_FORMATS = {"int64_t": "q", "int32_t": "i", "double": "d", "float": "f"}
 ANY_BYTES = (1 << 63) - 1
 """Grants a context any memory."""
 
@@ -54,6 +58,11 @@ def raise_error(error: Any, where: str) -> NoReturn:
     raise TargetError(message, where=where)
 
 
+def _shortest(value: float) -> float:
+    """Return the number with the shortest text that is this one in single precision, as people have written it."""
+    return value if value.is_integer() else float(str(np.float32(value)))
+
+
 class Kernel:
     """What Python knows of one kernel.
 
@@ -89,6 +98,31 @@ class Kernel:
                 f'a parameter of kernel "{self.name}" does not fit', where=where, found=str(error)
             ) from None
 
+    def read_params(self, data: bytes) -> dict[str, int | float]:
+        """Return the parameters of a C struct.
+
+        Raises:
+            ValueError: If it is of another size.
+        """
+        values = self._struct.unpack(data)
+        return {
+            name: _shortest(value) if kind is float else value
+            for (name, kind), value in zip(self.fields.items(), values, strict=True)
+        }
+
+    @cached_property
+    def offsets(self) -> Mapping[str, int]:
+        """The byte of each parameter in the struct."""
+        return {name: field.offset for name, field in self.ctype.fields}
+
+    @cached_property
+    def _struct(self) -> struct.Struct:
+        formats, end = ["<"], 0
+        for _, field in self.ctype.fields:
+            formats.append(f"{field.offset - end}x{_FORMATS[field.type.cname]}")
+            end = field.offset + ffi.sizeof(field.type)
+        return struct.Struct("".join([*formats, f"{ffi.sizeof(self.ctype) - end}x"]))
+
     @cached_property
     def _pointer(self) -> Any:
         return ffi.typeof(ffi.getctype(self.ctype, "*"))
@@ -106,7 +140,8 @@ class Kernel:
         raise TargetError(f'kernel "{self.name}" lacks the parameters {", ".join(missing)}', where=where)
 
 
-_KERNELS = {kernel.name: kernel for kernel in map(Kernel, range(lib.tc_kernel_count()))}
+_ALL = tuple(map(Kernel, range(lib.tc_kernel_count())))
+_KERNELS = {kernel.name: kernel for kernel in _ALL}
 
 
 def kernel_names() -> tuple[str, ...]:
@@ -124,3 +159,14 @@ def kernel_named(name: str, where: str = "") -> Kernel:
         return _KERNELS[name]
     except KeyError:
         raise TargetError(f'there is no kernel "{name}"', where=where, hint=did_you_mean(name, _KERNELS)) from None
+
+
+def kernel_at(index: int) -> Kernel:
+    """Return the kernel of a number.
+
+    Raises:
+        ValueError: If there is no such kernel.
+    """
+    if not 0 <= index < len(_ALL):
+        raise ValueError(f"there is no kernel {index}")
+    return _ALL[index]

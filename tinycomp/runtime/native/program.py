@@ -6,7 +6,6 @@ parameters and is independent of the machine; when it is loaded, weights are pac
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -14,14 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from tinycomp.errors import ArtifactError, shown
 from tinycomp.lazy import cached_property
-from tinycomp.memory.reading import reading
 from tinycomp.records import dataclass, field, replace
-from tinycomp.runtime.forms import DAMAGED
 from tinycomp.runtime.native.library import kernel_named, lib
-from tinycomp.runtime.spec import TensorSpec
-from tinycomp.symbolic import Expression, Size, define, definitions, naming, parse, product, readable
+from tinycomp.symbolic import Expression, Size
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -394,66 +389,6 @@ class Program:
             seen.update((operand.space, operand.index) for operand in call.operands)
         return frozenset(pairs)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything but the constants as values that ``json`` can write."""
-        with naming() as sizes:
-            data = self._to_dict()
-            names = {name: str(size) for name, size in definitions(*sizes.values()).items()}
-        return data | ({"named": names} if names else {})
-
-    def _to_dict(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "inputs": [_spec_to_dict(spec) for spec in self.inputs],
-            "outputs": [_spec_to_dict(spec) for spec in self.outputs],
-            "arena_bytes": self.arena_bytes,
-            "arena_bound": self.arena_bound,
-            "left": [[each.output, _operand_to_list(each.place)] for each in self.left],
-            "arena": [[_size_to_json(piece.nbytes), list(piece.above)] for piece in self.arena],
-            "tables": [[word.constant, word.word, _size_to_json(word.value)] for word in self.tables],
-            "conditions": [[_size_to_json(c.value), c.text, c.node] for c in self.conditions],
-            "setup": self.setup,
-            "blocks": [_block_to_list(block) for block in self.blocks],
-            **({} if self.texts is None else {"texts": _texts_to_dict(self.texts)}),
-            "instructions": [_instruction_to_dict(instruction) for instruction in self.instructions],
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any], constants: Sequence[Array]) -> Program:
-        """Rebuild a program from :meth:`to_dict` and its constants.
-
-        Raises:
-            ArtifactError: If something is missing or of the wrong kind.
-        """
-        with naming(), reading(ArtifactError, problem="the description of a program is damaged"):
-            for name, text in data.get("named", {}).items():
-                define(name, parse(text))
-            return cls._from_dict(data, constants)
-
-    @classmethod
-    def _from_dict(cls, data: Mapping[str, Any], constants: Sequence[Array]) -> Program:
-        program = cls(
-            name=data["name"],
-            inputs=tuple(_spec_from_dict(spec) for spec in data["inputs"]),
-            outputs=tuple(_spec_from_dict(spec) for spec in data["outputs"]),
-            constants=tuple(constants),
-            arena_bytes=data["arena_bytes"],
-            instructions=tuple(_instruction_from_dict(item) for item in data["instructions"]),
-            arena_bound=data.get("arena_bound", 0),
-            left=tuple(Left(output, _operand_from_list(place)) for output, place in data.get("left", ())),
-            arena=tuple(ArenaBuffer(_size_from_json(n), tuple(above)) for n, above in data.get("arena", ())),
-            tables=tuple(
-                TableWord(constant, word, _size_from_json(value)) for constant, word, value in data.get("tables", ())
-            ),
-            conditions=tuple(Condition(_size_from_json(value), *said) for value, *said in data.get("conditions", ())),
-            setup=data.get("setup", 0),
-            blocks=tuple(_block_from_list(block) for block in data.get("blocks", ())),
-            texts=_texts_from_dict(data["texts"]) if "texts" in data else None,
-        )
-        _check_found(program)
-        _check_texts(program)
-        return program
-
     def to_text(self) -> str:
         """Return the program for people, one kernel call per line."""
         lines = [f"program {self.name} (arena {self.arena_bytes} bytes, {len(self.constants)} constants)"]
@@ -496,58 +431,23 @@ def _number(value: float | Size) -> str:
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
-def _size_to_json(size: Size) -> int | str:
-    if isinstance(size, int):
-        return size
-    size = readable(size)
-    for name, part in definitions(size).items():
-        define(name, part)
-    return str(size)
-
-
-def _size_from_json(data: Any) -> Size:
-    if not isinstance(data, str):
-        return int(data)
-    try:
-        return parse(data)
-    except ValueError as error:
-        raise ArtifactError(
-            "the description of a program is damaged",
-            expected="an expression over sizes",
-            found=shown(data),
-            hint=DAMAGED,
-        ) from error
-
-
-def _spec_to_dict(spec: BufferSpec) -> dict[str, Any]:
-    data = {"name": spec.name, "dtype": spec.dtype, "shape": [_size_to_json(dim) for dim in spec.shape]}
-    return data | ({"elements": list(spec.elements)} if spec.elements else {})
-
-
-def _spec_from_dict(data: Mapping[str, Any]) -> BufferSpec:
-    spec = TensorSpec.from_dict(data)
-    if spec.numpy_dtype is None or spec.numpy_dtype.hasobject:
-        raise ValueError(f"{spec} is not a buffer")
-    elements = tuple(data.get("elements", ()))
-    shape = tuple([_size_from_json(dim) for dim in spec.shape or ()])
-    if elements and (spec.dtype not in ("int32", "int64") or product(shape) != len(elements)):
-        raise ValueError(f"{spec} has no {len(elements)} elements that could be sizes")
-    return BufferSpec(spec.name, spec.dtype, shape, elements)
-
-
 def _with_texts(specs: Sequence[BufferSpec], texts: Sequence[int]) -> tuple[BufferSpec, ...]:
     return tuple([replace(spec, dtype="string") if i in texts else spec for i, spec in enumerate(specs)])
 
 
-def _texts_to_dict(texts: Texts) -> dict[str, Any]:
-    return {
-        "inputs": list(texts.inputs), "outputs": [list(pair) for pair in texts.outputs], "prefix": texts.prefix.hex(),
-    }  # fmt: skip
+def check_decoded(program: Program) -> None:
+    """Refuse two sizes of one name, unknown outputs, texts that are not spans, and heaps that are not heaps.
 
-
-def _texts_from_dict(data: Mapping[str, Any]) -> Texts:
-    outputs = tuple([(index, heap) for index, heap in data["outputs"]])
-    return Texts(tuple(data["inputs"]), outputs, bytes.fromhex(data["prefix"]))
+    Raises:
+        ValueError: If there is one.
+    """
+    names = (*program.symbols, *program.found)
+    if len(set(names)) < len(names):
+        raise ValueError(f"a size is found twice: {', '.join(names)}")
+    for left in program.left:
+        if not 0 <= left.output < len(program.outputs):
+            raise ValueError(f"there is no output {left.output}")
+    _check_texts(program)
 
 
 def _check_texts(program: Program) -> None:
@@ -575,113 +475,3 @@ def _check_texts(program: Program) -> None:
         for index in spans:
             if not 0 <= index < len(specs) or specs[index].dtype != SPAN or specs[index].elements:
                 raise ValueError(f"{index} is not the index of spans")
-
-
-def _check_found(program: Program) -> None:
-    """Refuse two sizes of one name, and unknown outputs."""
-    names = (*program.symbols, *program.found)
-    if len(set(names)) < len(names):
-        raise ValueError(f"a size is found twice: {', '.join(names)}")
-    for left in program.left:
-        if not 0 <= left.output < len(program.outputs):
-            raise ValueError(f"there is no output {left.output}")
-
-
-def _block_to_list(block: Block) -> list[int]:
-    over = [] if block.over is None else [block.over]
-    return [block.offset, block.nbytes, block.first, block.last, *over]
-
-
-def _block_from_list(data: Sequence[Any]) -> Block:
-    if not 4 <= len(data) <= 5:
-        raise ValueError(f"a block of {len(data)} numbers")
-    return Block(*data)
-
-
-def _operand_to_list(operand: Operand) -> list[Any]:
-    return [operand.space, operand.index, _size_to_json(operand.offset)]
-
-
-def _operand_from_list(data: Sequence[Any]) -> Operand:
-    space, index, offset = data
-    return Operand(space, index, _size_from_json(offset))
-
-
-def _instruction_to_dict(call: Instruction) -> dict[str, Any]:
-    return {
-        "kernel": call.kernel,
-        "operands": [_operand_to_list(operand) for operand in call.operands],
-        # JSON has no infinity: a clamp's open end is written as text, an expression as a list with its text.
-        "params": {name: _param_to_json(value) for name, value in call.params.items()},
-        "source": list(call.source),
-        "macs": _size_to_json(call.macs),
-        **({} if call.found is None else {"found": _found_to_list(call.found)}),
-        **({} if call.control is None else {"control": _control_to_dict(call.control)}),
-    }
-
-
-def _found_to_list(found: Found) -> list[Any]:
-    return [found.symbol, found.operand, None if found.most is None else _size_to_json(found.most)]
-
-
-def _found_from_list(data: Sequence[Any], operands: int) -> Found:
-    symbol, operand, most = data
-    if not operand < operands:
-        raise ValueError(f"a size {symbol!r} in operand {operand}")
-    return Found(symbol, operand, None if most is None else _size_from_json(most))
-
-
-def _control_to_dict(control: Control) -> dict[str, Any]:
-    return {
-        "bodies": [body.to_dict() for body in control.bodies],
-        "carried": control.carried,
-        "shapes": [[_size_to_json(dim) for dim in shape] for shape in control.shapes],
-        "results": [None if nbytes is None else _size_to_json(nbytes) for nbytes in control.results],
-    }
-
-
-def _control_from_dict(kernel: str, operands: int, data: Mapping[str, Any]) -> Control:
-    control = Control(
-        tuple([Program.from_dict(body, ()) for body in data["bodies"]]),
-        data["carried"],
-        tuple([tuple([_size_from_json(dim) for dim in shape]) for shape in data["shapes"]]),
-        tuple([None if nbytes is None else _size_from_json(nbytes) for nbytes in data["results"]]),
-    )
-    counts, is_loop = len(control.shapes) + len(control.results), kernel == "loop"
-    if (
-        len(control.bodies) != (1 if is_loop else 2)
-        or operands != counts + 1 + is_loop
-        or not 0 <= control.carried <= min(len(control.shapes), len(control.results))
-    ):
-        raise ValueError(f"{kernel} of {operands} operands and {len(control.bodies)} bodies")
-    for body in control.bodies:
-        shapes = [spec.shape for spec in body.inputs[2 * is_loop :]]
-        if list(map(len, shapes)) != list(map(len, control.shapes)):
-            raise ValueError(f"operands that do not fit the body {body.name}")
-        if len(body.outputs) != len(control.results) + is_loop or body.grown:
-            raise ValueError(f"results that do not fit the body {body.name}")
-    return control
-
-
-def _instruction_from_dict(data: Mapping[str, Any]) -> Instruction:
-    operands = tuple(_operand_from_list(operand) for operand in data["operands"])
-    params = {name: _number_from(value) for name, value in data["params"].items()}
-    kernel, control = data["kernel"], None
-    if (kernel in CONTROL_FLOW) != ("control" in data):
-        raise ValueError(f"{kernel} with or without bodies")
-    if "control" in data:
-        control = _control_from_dict(kernel, len(operands), data["control"])
-    found = _found_from_list(data["found"], len(operands)) if "found" in data else None
-    return Instruction(kernel, operands, params, tuple(data["source"]), _size_from_json(data["macs"]), found, control)
-
-
-def _param_to_json(value: float | Size) -> float | str | list[str]:
-    if isinstance(value, Expression):
-        return [str(_size_to_json(value))]
-    return value if math.isfinite(value) else str(value)
-
-
-def _number_from(value: Any) -> float | Size:
-    if isinstance(value, list):
-        return _size_from_json(*value)
-    return float(value) if isinstance(value, str) else value

@@ -1,178 +1,29 @@
-"""Records of plans for programs without Python: ``tc_module_open`` of ``tinycomp_run.h`` reads them, not the JSON.
+"""Files of records: the member ``native.bin`` of a saved module, for Python and for programs without it.
 
-The member ``native.bin`` of a saved module holds the calls that build its programs (:mod:`.building`) and how these
-follow each other, as numbers of 64 bits, least significant byte first. Texts and bytes are their length and then they
-themselves, filled up to a multiple of eight; texts end with a zero. Arrays are named by their place in a table of where
-they lie in ``arrays.safetensors``. ``runtime_c/src/module.c`` reads it in the same order.
+It holds the programs of the module (:mod:`.recording`) and, where all of its steps are programs or functions of C, how
+these follow each other. Arrays are named by number, in a table of their keys and of where they lie in
+``arrays.safetensors``. ``runtime_c/src/module.c`` reads it, too.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
-from tinycomp.records import dataclass
-from tinycomp.runtime.native.building import ControlCall, Described, Extent, Place, describe
-from tinycomp.runtime.native.library import Kernel, ffi, lib
+from tinycomp.errors import ArtifactError
+from tinycomp.memory.reading import reading
+from tinycomp.records import dataclass, field
+from tinycomp.runtime.native.encoding import Reader, Writer
+from tinycomp.runtime.native.library import lib
 from tinycomp.runtime.native.program import Array, BufferSpec, Program
+from tinycomp.runtime.native.recording import encoded
+from tinycomp.runtime.native.unrecording import decode
 from tinycomp.runtime.spec import TensorSpec
-from tinycomp.symbolic import Expression, Size
+from tinycomp.symbolic import Expression
 
 MEMBER = "native.bin"
 """The name of the member."""
-_MARK = b"TNYCOMP1"
 _MOST = 1 << 48
 """No size is larger."""
-_CALLS = (
-    "symbols", "constant", "buffer_size", "word", "piece", "formula", "append", "parameter", "offset", "finds",
-    "control", "leaves", "setup", "typical", "finish",
-)  # fmt: skip
-_CODES = {name: code for code, name in enumerate(_CALLS)}
-
-
-class _Writer:
-    """Collect numbers, texts and bytes."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-
-    def numbers(self, *values: int) -> None:
-        self._parts.append(struct.pack(f"<{len(values)}q", *values))
-
-    def counted(self, values: Sequence[int]) -> None:
-        self.numbers(len(values), *values)
-
-    def extents(self, values: Sequence[tuple[int, ...]]) -> None:
-        for value in values:
-            self.numbers(*value)
-
-    def block(self, data: bytes) -> None:
-        self.numbers(len(data))
-        self._parts.append(data + bytes(-len(data) % 8))
-
-    def text(self, text: str) -> None:
-        self.block(text.replace("\0", "\ufffd").encode("utf-8", "replace") + b"\0")
-
-    def whole(self) -> bytes:
-        return b"".join(self._parts)
-
-
-class Recorder:
-    """Record programs, and the module around them."""
-
-    def __init__(self) -> None:
-        self._arrays: dict[str, int] = {}
-        self._programs: list[bytes] = []
-        self._module = _Writer()
-
-    def program(self, program: Program, constants: Sequence[str], read: frozenset[int]) -> tuple[int, Described]:
-        """Record a program with its bodies.
-
-        Args:
-            program: The program.
-            constants: The keys of its constants in the archive.
-            read: Which of these are read in every run.
-
-        Returns:
-            Its number, and the values that its sizes are.
-        """
-        builder = _RecordingBuilder(self, program, constants, read)
-        described = describe(program, program.constants, builder)
-        return builder.number, described
-
-    def add(self, program: bytes) -> int:
-        """Take the record of a program and return its number."""
-        self._programs.append(program)
-        return len(self._programs) - 1
-
-    def array(self, key: str) -> int:
-        """Return the number of an array of the archive."""
-        return self._arrays.setdefault(key, len(self._arrays))
-
-    def module(self, about: ModuleRecord) -> None:
-        """Record the module around the programs, last of all."""
-        names = {dim for spec in (*about.inputs, *about.outputs) for dim in spec.shape or () if isinstance(dim, str)}
-        symbols = {name: index for index, name in enumerate(sorted(names))}
-        write = self._module
-        write.numbers(about.slots, len(symbols))
-        for name in symbols:
-            least, most = about.bounds.get(name, (0, None))
-            write.text(name)
-            write.numbers(least, _MOST if most is None else most)
-        write.numbers(len(about.defaults))
-        for key, array in about.defaults.values():
-            self._fixed(key, array)
-        write.numbers(len(about.constants))
-        for slot, (key, array) in about.constants.items():
-            write.numbers(slot)
-            self._fixed(key, array)
-        starts = {name: index for index, name in enumerate(about.defaults)}
-        self._ports(about.inputs, about.input_slots, symbols, starts)
-        self._ports(about.outputs, about.output_slots, symbols, {})
-        write.numbers(len(about.in_place))
-        for pair in about.in_place:
-            write.numbers(*pair)
-        write.numbers(len(about.steps))
-        for step in about.steps:
-            self._step(step)
-
-    def _fixed(self, key: str, array: Array) -> None:
-        self._type(array.dtype.name, [(-1, size) for size in array.shape])
-        self._module.numbers(self.array(key))
-
-    def _type(self, dtype: str, dims: Sequence[Extent] | None) -> None:
-        self._module.text(dtype)
-        self._module.numbers(-1 if dims is None else len(dims))
-        self._module.extents(dims or ())
-
-    def _ports(
-        self, specs: Sequence[TensorSpec], slots: Sequence[int], symbols: Mapping[str, int], starts: Mapping[str, int]
-    ) -> None:
-        self._module.numbers(len(specs))
-        for spec, slot in zip(specs, slots, strict=True):
-            self._module.text(spec.name)
-            dims = None if spec.shape is None else [_dimension(dim, symbols) for dim in spec.shape]
-            self._type(spec.dtype, dims)
-            self._module.numbers(slot, starts.get(spec.name, -1))
-
-    def _step(self, step: StepRecord) -> None:
-        write = self._module
-        write.text(step.name)
-        write.numbers(step.program, len(step.reads), len(step.writes))
-        if step.described is not None:
-            sizes = step.described.sizes
-            sources = () if sizes is None else sizes.sources
-            write.numbers(len(sources))
-            for source in sources:
-                write.numbers(*source)
-            conditions = step.described.program.conditions
-            write.numbers(len(conditions))
-            for condition in conditions:
-                write.text(f"{condition.text} (node {condition.node})")
-        else:
-            write.numbers(step.scratch_bytes)
-            write.counted([self.array(key) for key in step.constants])
-        for specs, slots, grown in ((step.inputs, step.reads, frozenset()), (step.outputs, step.writes, step.grown)):
-            for index, (spec, slot) in enumerate(zip(specs, slots, strict=True)):
-                write.numbers(slot)
-                unknown = index in grown
-                dims = [(-1, -1) if unknown else _extent(step.described, dim) for dim in spec.shape]
-                self._type(spec.dtype, dims)
-                write.numbers(unknown)
-
-    def to_bytes(self, places: Mapping[str, tuple[int, int]]) -> bytes:
-        """Return the record.
-
-        Args:
-            places: Where arrays lie among all arrays, by key: offset and size in bytes.
-        """
-        write = _Writer()
-        write.numbers(int.from_bytes(_MARK, "little"), lib.tc_fingerprint(), len(self._arrays))
-        for key in self._arrays:
-            write.numbers(*places[key])
-        write.numbers(len(self._programs))
-        return b"".join([write.whole(), *self._programs, self._module.whole()])
 
 
 @dataclass(frozen=True)
@@ -180,26 +31,28 @@ class StepRecord:
     """Hold a step of a plan.
 
     Attributes:
-        name: What it is called in messages; of a function, by what the C program says which one it is.
-        program: The number of its program; -1 for a function of its own.
-        described: What describing the program has shown; None for a function.
-        inputs: Its operands.
-        outputs: Its results.
-        reads: Their slots.
-        writes: Likewise.
-        grown: Which results have sizes that only a run shows.
+        label: What it is called in messages; of a function, by what the C program says which one it is.
+        op: What it runs.
+        tier: How it runs.
+        sources: The nodes that it computes.
+        unit: The number of its program; -1 for a function of its own.
+        reads: The slots of its operands.
+        writes: Those of its results.
+        frees: Those that hold nothing afterwards.
+        values: Of a function, operands and results.
         constants: The keys of the constants of a function.
         scratch_bytes: What a function needs.
     """
 
-    name: str
-    program: int
-    described: Described | None
-    inputs: Sequence[BufferSpec]
-    outputs: Sequence[BufferSpec]
+    label: str
+    op: str
+    tier: str
+    sources: Sequence[str]
+    unit: int
     reads: Sequence[int]
     writes: Sequence[int]
-    grown: frozenset[int] = frozenset()
+    frees: Sequence[int]
+    values: tuple[Sequence[BufferSpec], Sequence[BufferSpec]] = ((), ())
     constants: Sequence[str] = ()
     scratch_bytes: int = 0
 
@@ -233,77 +86,157 @@ class ModuleRecord:
     steps: Sequence[StepRecord]
 
 
-def _dimension(dim: int | str | None, symbols: Mapping[str, int]) -> Extent:
-    """Return a dimension of the module itself: its symbol, its size, or neither."""
-    return (symbols[dim], -1) if isinstance(dim, str) else (-1, -1 if dim is None else dim)
+class Recorder:
+    """Record programs, and the module around them."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, int] = {}
+        self._units: dict[tuple[tuple[int, ...], bytes], int] = {}
+        self._module = Writer()
+
+    def program(self, program: Program, constants: Sequence[str]) -> int:
+        """Record a program, unless it is recorded already, and return its number.
+
+        Args:
+            program: The program.
+            constants: The keys of its constants in the archive.
+        """
+        unit = tuple([self._array(key) for key in constants]), encoded(program).data
+        return self._units.setdefault(unit, len(self._units))
+
+    def _array(self, key: str) -> int:
+        return self._arrays.setdefault(key, len(self._arrays))
+
+    def module(self, about: ModuleRecord) -> None:
+        """Record the module around the programs, last of all."""
+        names = {dim for spec in (*about.inputs, *about.outputs) for dim in spec.shape or () if isinstance(dim, str)}
+        symbols = {name: index for index, name in enumerate(sorted(names))}
+        add = self._module.add
+        add("module", about.slots, len(about.inputs), len(about.outputs), len(about.steps))
+        for name in symbols:
+            least, most = about.bounds.get(name, (0, None))
+            add("symbol", name, least, _MOST if most is None else most)
+        for key, array in about.defaults.values():
+            add("default", self._array(key), _dtype(array), array.shape)
+        for slot, (key, array) in about.constants.items():
+            add("fixed", self._array(key), _dtype(array), array.shape, slot)
+        starts = {name: index for index, name in enumerate(about.defaults)}
+        for spec, slot in zip(about.inputs, about.input_slots, strict=True):
+            add("input", *_port(spec, symbols), slot, starts.get(spec.name, -1))
+        for spec, slot in zip(about.outputs, about.output_slots, strict=True):
+            add("output", *_port(spec, symbols), slot)
+        for pair in about.in_place:
+            add("pair", *pair)
+        for step in about.steps:
+            texts = step.label, step.op, step.tier, step.sources
+            add("step", *texts, step.unit, step.reads, step.writes, step.frees)
+            if step.unit < 0:
+                for written, specs in enumerate(step.values):
+                    for buffer in specs:
+                        assert not any(isinstance(dim, Expression) for dim in buffer.shape), buffer
+                        add("value", written, buffer.dtype, buffer.shape)
+                add("function", step.scratch_bytes, [self._array(key) for key in step.constants])
+
+    def to_bytes(self, places: Mapping[str, tuple[int, int]]) -> bytes:
+        """Return the records.
+
+        Args:
+            places: Where arrays lie among all arrays, by key: offset and size in bytes.
+        """
+        head, parts = Writer(), []
+        head.add("file", lib.tc_fingerprint())
+        for key in self._arrays:
+            head.add("array", key, *places[key])
+        for arrays, data in self._units:
+            before = Writer()
+            before.add("constants", arrays)
+            parts += [before.to_bytes(), data]
+        return b"".join([head.to_bytes(), *parts, self._module.to_bytes()])
 
 
-def _extent(described: Described | None, size: Size) -> Extent:
-    if described is None:
-        assert not isinstance(size, Expression), size  # functions have known sizes
-        return -1, size
-    return described.extent(size)
+def _dtype(array: Array) -> str:
+    return "string" if array.dtype.kind == "O" else array.dtype.name
 
 
-class _RecordingBuilder:
-    """The :class:`~.building.Builder` that records the description of a program."""
+def _port(spec: TensorSpec, symbols: Mapping[str, int]) -> tuple[str, str, int, list[tuple[int, int]]]:
+    """Return name, type, rank and dimensions, each of which is a symbol, a size, or neither."""
+    dims = [
+        (symbols[dim], -1) if isinstance(dim, str) else (-1, -1 if dim is None else dim) for dim in spec.shape or ()
+    ]
+    return spec.name, spec.dtype, -1 if spec.shape is None else len(dims), dims
 
-    def __init__(self, recorder: Recorder, program: Program, constants: Sequence[str], read: frozenset[int]) -> None:
-        self._recorder, self._constants, self._read = recorder, constants, read
-        self._write = _Writer()
-        self._write.numbers(len(program.inputs), len(program.outputs))
-        self._told = 0
-        self.number = -1
 
-    def constant(self, array: Array) -> None:
-        """Record the next constant."""
-        key = self._recorder.array(self._constants[self._told])
-        self._write.numbers(_CODES["constant"], self._told in self._read, key)
-        self._told += 1
+@dataclass
+class Recorded:
+    """Hold what the records of a file say.
 
-    def append(self, kernel: Kernel, operands: Sequence[Place], params: Any) -> None:
-        """Record a kernel call."""
-        self._write.numbers(_CODES["append"], kernel.index, len(operands))
-        self._write.extents(operands)
-        self._write.block(bytes(ffi.buffer(params)))
+    Attributes:
+        programs: The programs.
+        slots: How many slots there are; 0 where the programs do not make up a module.
+        constants: Arrays by slot.
+        inputs: What the module takes, and in which slots.
+        outputs: What it gives, and from which slots.
+        steps: What it does.
+    """
 
-    def control(self, call: ControlCall) -> None:
-        """Record control flow."""
-        write = self._write
-        write.numbers(_CODES["control"], call.kind, call.carried, call.captured, len(call.growths))
-        write.extents(call.operands)
-        write.extents(call.nbytes)
-        for body in call.bodies:
-            assert isinstance(body.builder, _RecordingBuilder)
-            write.numbers(body.builder.number)
-            write.extents(body.symbols)
-            write.numbers(*body.following)
-            write.extents(body.outputs)
-        for growth in call.growths:
-            write.numbers(growth.rank)
-            write.extents(growth.dims)
-            write.extents(growth.first)
+    programs: list[Program] = field(default_factory=list)
+    slots: int = 0
+    constants: dict[int, Array] = field(default_factory=dict)
+    inputs: list[tuple[TensorSpec, int]] = field(default_factory=list)
+    outputs: list[tuple[TensorSpec, int]] = field(default_factory=list)
+    steps: list[StepRecord] = field(default_factory=list)
 
-    def body(self, program: Program) -> _RecordingBuilder:
-        """Return the builder of a body."""
-        return _RecordingBuilder(self._recorder, program, self._constants, self._read)
 
-    def finish(self, arena_bytes: int) -> None:
-        """Hand the record over."""
-        self._write.numbers(_CODES["finish"], arena_bytes)
-        self.number = self._recorder.add(self._write.whole())
+def read_records(data: bytes, array: Callable[[str], Array]) -> Recorded:
+    """Return what the records of a file say.
 
-    def tell(self, call: str, *arguments: Any) -> None:
-        """Record any other call."""
-        self._write.numbers(_CODES[call])
-        if call == "typical":
-            self._write.counted(arguments[0])
-        elif call == "piece":
-            value, above, _ = arguments
-            self._write.numbers(value)
-            self._write.counted(above)
-        elif call == "leaves":
-            output, place, nbytes, rank, dims = arguments
-            self._write.numbers(output, *place, nbytes, rank, *dims)
-        else:
-            self._write.numbers(*arguments)
+    Args:
+        data: The records.
+        array: Returns the array with a key.
+
+    Raises:
+        ArtifactError: If they are damaged, or of another version.
+    """
+    found, arrays, constants, symbols = Recorded(), list[Array](), list[Array](), list[str]()
+    wanted: list[int] = []
+    with reading(ArtifactError, problem="the description of the programs is damaged"):
+        reader = Reader(data)
+        records, begin = iter(reader), 0
+        for kind, fields in records:
+            if kind == "file" and fields != [lib.tc_fingerprint()]:
+                raise ArtifactError(
+                    "the module was saved by another version of tinycomp", hint="Save the module again."
+                )
+            if (begin == 0) != (kind == "file"):
+                raise ValueError(f"a record {kind!r} at byte {begin}")
+            if kind == "array":
+                arrays.append(array(fields[0]))
+            elif kind == "constants":
+                constants = [arrays[index] for index in fields[0]]
+            elif kind == "unit":
+                found.programs.append(decode(reader, records, fields, constants, begin))
+            elif kind == "module":
+                found.slots, *wanted = fields
+            elif kind == "symbol":
+                symbols.append(fields[0])
+            elif kind == "fixed":
+                found.constants[fields[3]] = arrays[fields[0]]
+            elif kind in ("input", "output"):
+                name, dtype, rank, dims, slot, *_ = fields
+                port = _spec(name, dtype, rank, dims, symbols), slot
+                (found.inputs if kind == "input" else found.outputs).append(port)
+            elif kind == "step":
+                found.steps.append(StepRecord(*fields))
+            elif kind not in ("file", "default", "pair", "value", "function"):
+                raise ValueError(f"a record {kind!r} in a module")
+            begin = reader.at
+        if wanted and wanted != [len(found.inputs), len(found.outputs), len(found.steps)]:
+            raise ValueError("parts of the module are missing")
+    return found
+
+
+def _spec(name: str, dtype: str, rank: int, dims: Sequence[tuple[int, int]], symbols: Sequence[str]) -> TensorSpec:
+    if len(dims) != max(rank, 0):
+        raise ValueError(f"{len(dims)} dimensions of rank {rank}")
+    shape = [symbols[symbol] if symbol >= 0 else None if number < 0 else number for symbol, number in dims]
+    return TensorSpec(name, dtype, None if rank < 0 else tuple(shape))
