@@ -113,3 +113,17 @@ void tc_shelf_close(tc_shelf *shelf) {
   }
   shelf->slab = NULL;
 }
+
+bool tc_reserve(void **items, int64_t count, int64_t *capacity, size_t item_size) {
+  if (count < *capacity) {
+    return true;
+  }
+  const int64_t larger = *capacity ? *capacity * 2 : 16;
+  void *moved = realloc(*items, (size_t)larger * item_size);
+  if (!moved) {
+    return false;
+  }
+  *items = moved;
+  *capacity = larger;
+  return true;
+}

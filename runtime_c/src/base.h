@@ -2,6 +2,7 @@
 #ifndef TINYCOMP_BASE_H
 #define TINYCOMP_BASE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,6 +31,9 @@ int32_t tc_error_set(tc_error *error, int32_t code, const char *format, ...) __a
 
 /* Zeroed memory aligned to TC_ALIGNMENT, to be released with tc_free; NULL if there is none. */
 void *tc_allocate(int64_t bytes);
+
+/* Makes room for one more item in memory of malloc; false if there is none. */
+bool tc_reserve(void **items, int64_t count, int64_t *capacity, size_t item_size);
 
 /* The same for memory that every run goes over: in large pages from the size of one on. */
 void *tc_allocate_arena(int64_t bytes);

@@ -2,7 +2,7 @@
 #ifndef TINYCOMP_CONTEXT_H
 #define TINYCOMP_CONTEXT_H
 
-#include "control.h"
+#include "initialised.h"
 
 /* The rest of one thread's part of a step. */
 typedef struct tc_portion {
@@ -20,6 +20,25 @@ typedef struct tc_supervision {
   bool is_closed;          /* whether this run may take no more, and asks for nothing */
   bool has_taken;          /* whether this run took more */
 } tc_supervision;
+
+/* Memory that grows from trip to trip. */
+typedef struct tc_buffer {
+  char *data;
+  int64_t room;
+} tc_buffer;
+
+/* A context's part of an instruction with bodies. */
+typedef struct tc_control_state {
+  int body_count;
+  tc_context *contexts[2];
+  int64_t *symbols[2]; /* of the bodies */
+  void **inputs, **outputs;
+  int64_t *bytes; /* of the inputs at hand */
+  int32_t buffer_count;
+  tc_buffer *buffers; /* two for every carried value, then one for every other result */
+  int64_t *row_dims;  /* of the other results, TC_MAX_RANK each */
+  int64_t *row_bytes;
+} tc_control_state;
 
 struct tc_context {
   const tc_program *program;
@@ -52,8 +71,21 @@ static inline const tc_instance *tc_instance_of(const tc_context *context) {
   return tc_program_is_symbolic(context->program) ? &context->sized : &context->program->own;
 }
 
-/* Runs a program on threads of a pool that the caller has entered. */
-int32_t tc_run_entered(tc_context *context, tc_pool *pool, void *const *inputs, void *const *outputs, double *seconds,
-                       tc_error *error);
+/* The steps of a run: those of the program, or those for the context's sizes. */
+static inline const tc_step *tc_steps_of(const tc_context *context) { return tc_instance_of(context)->steps; }
+
+/* Sets the pointers into the caller's buffers, after checking their alignment. */
+int32_t tc_context_resolve(tc_context *context, void *const *inputs, void *const *outputs, tc_error *error);
+
+/* Notes the size that a step has determined. */
+int32_t tc_context_take_size(tc_context *context, int64_t found_by, tc_error *error);
+
+/* Makes the steps from one on ready for the sizes that those before it have determined. */
+int32_t tc_context_take_over(tc_context *context, int64_t first, void *const *inputs, void *const *outputs,
+                             tc_error *error);
+
+/* Clears what a run does not write for certain of an output of so many bytes; its first bytes that are for certain are
+ * left alone. */
+void tc_clear_output(const tc_context *context, int32_t output, void *data, int64_t bytes);
 
 #endif

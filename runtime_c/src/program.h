@@ -1,4 +1,4 @@
-/* The inside of a program: shared by its builder, its contexts and the executor. */
+/* The inside of a program: what building it, planning it and running it share. */
 #ifndef TINYCOMP_PROGRAM_H
 #define TINYCOMP_PROGRAM_H
 
@@ -108,8 +108,8 @@ typedef struct tc_instance {
   int64_t arena_bytes;
   int64_t scratch_bytes;     /* per thread, the most of any step */
   tc_reach *reaches;         /* one per operand of the program */
-  tc_stretches holes;        /* ranges that a run clears first, see written.h */
-  struct tc_writer *writers; /* of what operands and results read, see written.c */
+  tc_stretches holes;        /* ranges that a run clears first, see initialised.h */
+  struct tc_writer *writers; /* of what operands and results read, see initialised.c */
   struct tc_walk *walk;      /* state for finding more of them, if runs must do so */
   bool repeats;              /* setup instructions run every time, because others overwrite their results */
 } tc_instance;
@@ -180,6 +180,38 @@ struct tc_program {
   int32_t table_count;
 };
 
+/* Columns that are written in rows: the bytes that they have in the first of them. */
+typedef struct tc_columns {
+  int64_t rows, stride;
+  tc_stretches first;
+} tc_columns;
+
+/* Segments that hold values up to the counts that lie elsewhere. */
+typedef struct tc_counted_segments {
+  tc_stretch segments, counts;
+} tc_counted_segments;
+
+/* What is known while going through the steps. */
+typedef struct tc_walk {
+  const tc_program *program;
+  tc_instance *instance;
+  tc_stretches written;
+  tc_stretches kept; /* what setup instructions write, for runs to come */
+  tc_columns *columns;
+  int64_t columns_count, columns_capacity, oldest_columns;
+  int64_t columns_made; /* those that have had memory for spans since the walk was made */
+  tc_counted_segments *counted;
+  int64_t counted_count, counted_capacity;
+  tc_stretches before; /* holes, while they are found once more */
+  bool enough;         /* memory */
+} tc_walk;
+
+/* The operand of an earlier step that writes a buffer; step -1 where there is none. */
+typedef struct tc_writer {
+  int64_t step;
+  int32_t operand;
+} tc_writer;
+
 /* Whether sizes are known only at run time. */
 static inline bool tc_program_is_symbolic(const tc_program *program) { return program->formulas.symbol_count > 0; }
 
@@ -189,11 +221,47 @@ static inline const char *tc_step_name(const tc_step *step) {
   return step->control ? names[step->control->kind] : tc_kernel_infos[step->kernel].name;
 }
 
+/* How many bodies an instruction has. */
+static inline int32_t tc_control_bodies(const tc_control *control) { return control->kind == TC_CONTROL_IF ? 2 : 1; }
+
+/* Operands before the first carried or captured one. */
+static inline int32_t tc_control_leading(const tc_control *control) { return control->kind == TC_CONTROL_IF ? 1 : 2; }
+
+/* The number of its operands. */
+static inline int32_t tc_control_operands(const tc_control *control) {
+  return tc_control_leading(control) + control->carried + control->captured + control->results;
+}
+
+/* Inputs and outputs of every body. */
+static inline int32_t tc_body_inputs(const tc_control *control) {
+  return control->carried + control->captured + (control->kind == TC_CONTROL_IF ? 0 : 2);
+}
+
+static inline int32_t tc_body_outputs(const tc_control *control) {
+  return control->results + (control->kind == TC_CONTROL_IF ? 0 : 1);
+}
+
+/* Bytes or elements at the sizes of an instance. */
+static inline int64_t tc_extent_at(const tc_extent *extent, const int64_t *values) {
+  return extent->value < 0 ? extent->number : values[extent->value];
+}
+
+/* Frees what a program keeps of an instruction with bodies. */
+void tc_control_free(tc_control *control);
+
+/* Makes an instance of a finished program: parts that depend on sizes are copied, all others belong to the program;
+ * false without memory. */
+bool tc_instance_copy(const tc_program *program, tc_instance *instance);
+
+/* Frees an instance, and does not look at the program, which may have been freed before. */
+void tc_instance_free(tc_instance *instance);
+
+/* Frees what is known of the bytes that the steps of an instance write, and what a walk over them holds. */
+void tc_holes_free(tc_instance *instance);
+void tc_walk_free(const struct tc_walk *walk);
+
 /* Prefixes a message with the step. */
 int32_t tc_step_locate(tc_error *error, int64_t index, const tc_step *step);
-
-/* Makes room for one more item; false if there is no memory. */
-bool tc_reserve(void **items, int64_t count, int64_t *capacity, size_t item_size);
 
 /* Checks whether an operand fits the signature's `role`; `error` says why not. */
 int32_t tc_check_operand(const tc_program *program, char role, const tc_operand *operand, tc_error *error);

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "control.h"
-
 /* ---- types ---- */
 
 static const struct {

@@ -12,9 +12,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tinycomp
+from tests import records
 from tinycomp.errors import ArtifactError, ExecutionError
 from tinycomp.runtime.module import Module
 from tinycomp.runtime.native.program import Program
+from tinycomp.runtime.native.recording import encoded
 from tinycomp.runtime.regions import NativeRegion
 
 X = np.arange(60, dtype=np.float32).reshape(5, 12)
@@ -251,15 +253,15 @@ def test_many_elements_are_no_sizes():
     assert regions(module) == ["numpy"]
 
 
-@pytest.mark.parametrize(("key", "value"), [("dtype", "float32"), ("elements", ["k[0]", "k[1]"])])
+@pytest.mark.parametrize(("key", "value"), [("dtype", "float32"), ("elements", [0, 1])])
 def test_a_description_with_damaged_elements_is_refused(key: str, value: Any):
     program = program_of(tinycomp.compile(last_rows(), target="c"))
-    data = program.to_dict()
-    assert Program.from_dict(data, program.constants).symbols == program.symbols
-    (spec,) = [spec for spec in data["inputs"] if "elements" in spec]
+    assert records.again(program).symbols == program.symbols
+    said = records.read(encoded(program).data)
+    (spec,) = [spec for spec in records.of_kind(said, "buffer") if spec["elements"]]
     spec[key] = value
     with pytest.raises(ArtifactError, match="elements that could be sizes"):
-        Program.from_dict(data, program.constants)
+        records.program(said, program.constants)
 
 
 def test_a_dimension_called_as_an_element_keeps_the_region_on_the_host():

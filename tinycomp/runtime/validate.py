@@ -21,9 +21,9 @@ A plan of native regions (:func:`check_plan`):
 - ``_check_types``: what lies in a slot is of the dtype and shape that the program behind it reads.
 
 Of programs the C runtime checks everything when it reads them: counts, indices, parameters, that operands lie within
-their buffers, and (``runtime_c/src/written.h``) that every byte that a run reads has been written in the same run, or
-is cleared before it. It refuses calls that take more work than their operands' bytes
-can explain, and ends a run whose ``timeout=`` is up.
+their buffers, and (``runtime_c/src/initialised.h``) that every byte that a run reads has been written in the same run,
+or is cleared before it. It refuses calls that take more work than their operands' bytes can explain, and ends a run
+whose ``timeout=`` is up.
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@
  * gone through again. Of what a kernel counts, as much is written as it counts: n tuples for a count of n that is found
  * out as a size; of segments with a count each nothing, but for a call that reads the same segments by the same counts.
  */
-#ifndef TINYCOMP_WRITTEN_H
-#define TINYCOMP_WRITTEN_H
+#ifndef TINYCOMP_INITIALISED_H
+#define TINYCOMP_INITIALISED_H
 
-#include "context.h"
+#include "program.h"
 
 /* Finds out what has to be cleared at the sizes of an instance, all of whose steps are finished. */
 int32_t tc_find_holes(const tc_program *program, tc_instance *instance, tc_error *error);
@@ -26,10 +26,7 @@ void tc_clear_arena(const tc_instance *instance, char *arena);
 /* Finds out once more what has to be cleared, when a run has found out a size, and clears what is new of it. */
 int32_t tc_find_more_holes(const tc_program *program, tc_instance *instance, char *arena, tc_error *error);
 
-/* Clears what a run does not write for certain of an output of so many bytes; its first bytes that are for certain are
- * left alone. */
-void tc_clear_output(const tc_context *context, int32_t output, void *data, int64_t bytes);
-
-void tc_holes_free(tc_instance *instance);
+/* How many of the first bytes of an output a run certainly writes. */
+int64_t tc_written_bytes(const tc_program *program, const tc_instance *instance, int32_t output);
 
 #endif

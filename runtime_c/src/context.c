@@ -1,48 +1,39 @@
-/* Contexts, and running a program in one. */
+/* Contexts: the memory of runs, and the plans for their sizes. */
+#include "context.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "context.h"
 #include "platform.h"
-#include "pool.h"
-#include "written.h"
 
-/* The steps of a run: those of the program, or those for the context's sizes. */
-static const tc_step *steps_of(const tc_program *program, const tc_context *context) {
-  return tc_program_is_symbolic(program) ? context->sized.steps : program->own.steps;
-}
-
-/* Does not look at the program, which may have been freed before. */
-static void instance_free(tc_instance *instance) {
-  for (int64_t i = 0; instance->steps && i < instance->step_count; i++) {
-    const tc_step *step = &instance->steps[i];
-    if (step->depends) {
-      free(step->operands);
-      free(step->params);
-      tc_free(step->own);
-    }
+static void control_state_destroy(tc_control_state *state) {
+  if (!state) {
+    return;
   }
-  for (int32_t i = 0; instance->tables && i < instance->table_count; i++) {
-    tc_free(instance->tables[i]);
+  for (int b = 0; b < state->body_count; b++) {
+    tc_context_destroy(state->contexts[b]);
+    free(state->symbols[b]);
   }
-  free(instance->steps);
-  free(instance->reaches);
-  tc_holes_free(instance);
-  free(instance->inputs);
-  free(instance->outputs);
-  free(instance->values);
-  free(instance->starts);
-  free(instance->tables);
+  for (int32_t i = 0; state->buffers && i < state->buffer_count; i++) {
+    tc_free(state->buffers[i].data);
+  }
+  free(state->buffers);
+  free(state->inputs);
+  free(state->outputs);
+  free(state->bytes);
+  free(state->row_dims);
+  free(state->row_bytes);
+  free(state);
 }
 
 void tc_context_destroy(tc_context *context) {
   if (context) {
     if (context->values) {
-      instance_free(&context->sized);
+      tc_instance_free(&context->sized);
       free(context->patches);
     }
     for (int64_t i = 0; context->controls && i < context->control_count; i++) {
-      tc_control_state_destroy(context->controls[i]);
+      control_state_destroy(context->controls[i]);
     }
     free(context->controls);
     free(context->grown);
@@ -55,57 +46,10 @@ void tc_context_destroy(tc_context *context) {
   }
 }
 
-static void *copied(const void *from, size_t bytes) {
-  void *copy = malloc(bytes + 1);
-  if (copy && bytes) {
-    memcpy(copy, from, bytes);
-  }
-  return copy;
-}
-
-/* Makes an instance for a context: parts that depend on sizes are copied, all others belong to the program. */
-static bool instance_copy(const tc_program *program, tc_instance *instance) {
-  const tc_instance *own = &program->own;
-  const size_t values = (size_t)tc_formulas_values(&program->formulas) * sizeof(int64_t);
-  instance->inputs = copied(own->inputs, ((size_t)program->input_count + 1) * sizeof(tc_requirement));
-  instance->outputs = copied(own->outputs, ((size_t)program->output_count + 1) * sizeof(tc_requirement));
-  instance->values = copied(own->values, values);
-  instance->starts = copied(own->starts, (size_t)program->piece_count * sizeof(int64_t));
-  instance->tables = calloc((size_t)program->table_count + 1, sizeof(void *));
-  instance->reaches = copied(own->reaches, ((size_t)program->pointer_count + 1) * sizeof(tc_reach));
-  tc_step *steps = copied(own->steps, (size_t)program->step_count * sizeof(tc_step));
-  bool enough = instance->inputs && instance->outputs && instance->values && instance->starts && instance->tables &&
-                instance->reaches;
-  for (int64_t i = 0; steps && i < program->step_count; i++) {
-    tc_step *step = &steps[i];
-    step->common = step->state;
-    if (step->depends) {
-      step->operands = copied(step->operands, (size_t)step->operand_count * sizeof(tc_operand));
-      step->params = step->control ? NULL : copied(step->params, (size_t)tc_kernel_infos[step->kernel].params_size);
-      enough = enough && step->operands && (step->params || step->control);
-    }
-  }
-  instance->steps = steps;
-  instance->step_count = program->step_count;
-  instance->table_count = program->table_count;
-  for (int64_t i = 0; enough && i < program->constant_count; i++) {
-    const tc_constant *constant = &program->constants[i];
-    if (constant->table >= 0) {
-      void *table = tc_allocate(constant->bytes);
-      instance->tables[constant->table] = table;
-      enough = table;
-      if (table) {
-        memcpy(table, constant->data, (size_t)constant->bytes);
-      }
-    }
-  }
-  return enough && steps;
-}
-
 /* Sets the pointers that are the same in every run; packed constants have none, so that no run depends on them. */
 static void resolve_fixed(const tc_program *program, tc_context *context) {
   for (int64_t s = 0; s < program->step_count; s++) {
-    const tc_step *step = &steps_of(program, context)[s];
+    const tc_step *step = &tc_steps_of(context)[s];
     const char *roles = step->control ? NULL : tc_kernel_infos[step->kernel].signature;
     for (int i = 0; i < step->operand_count; i++) {
       const tc_operand *operand = &step->operands[i];
@@ -139,6 +83,39 @@ int64_t tc_program_context_bytes(const tc_program *program, int32_t threads) {
          (program->pointer_count + 1) * (int64_t)sizeof(void *);
 }
 
+static tc_control_state *control_state_create(const tc_control *control, int32_t threads, tc_error *error) {
+  tc_control_state *state = calloc(1, sizeof(*state));
+  if (!state) {
+    tc_error_set(error, TC_NO_MEMORY, "no memory for a context");
+    return NULL;
+  }
+  const size_t results = (size_t)control->results, inputs = (size_t)tc_body_inputs(control);
+  state->body_count = tc_control_bodies(control);
+  state->buffer_count = control->carried + control->results;
+  state->buffers = calloc((size_t)state->buffer_count + 1, sizeof(tc_buffer));
+  state->inputs = calloc(inputs + 1, sizeof(void *));
+  state->outputs = calloc((size_t)tc_body_outputs(control) + 1, sizeof(void *));
+  state->bytes = calloc(inputs + 1, sizeof(int64_t));
+  state->row_dims = calloc((results + 1) * TC_MAX_RANK, sizeof(int64_t));
+  state->row_bytes = calloc(results + 1, sizeof(int64_t));
+  bool enough =
+      state->buffers && state->inputs && state->outputs && state->bytes && state->row_dims && state->row_bytes;
+  error->code = enough ? TC_OK : tc_error_set(error, TC_NO_MEMORY, "no memory for a context");
+  for (int b = 0; enough && b < state->body_count; b++) {
+    const tc_program *body = control->bodies[b].program;
+    state->symbols[b] = calloc((size_t)body->formulas.symbol_count + 1, sizeof(int64_t));
+    if (!state->symbols[b]) {
+      tc_error_set(error, TC_NO_MEMORY, "no memory for a context");
+    }
+    enough = state->symbols[b] && !tc_context_create(body, threads, &state->contexts[b], error);
+  }
+  if (!enough) {
+    control_state_destroy(state);
+    return NULL;
+  }
+  return state;
+}
+
 /* Creates the state of steps with bodies. */
 static int32_t create_controls(const tc_program *program, tc_context *context, tc_error *error) {
   if (!program->control_count && !program->left_count) {
@@ -156,7 +133,7 @@ static int32_t create_controls(const tc_program *program, tc_context *context, t
   for (int64_t s = 0; s < program->step_count; s++) {
     const tc_step *step = &program->own.steps[s];
     if (step->control) {
-      tc_control_state *state = tc_control_state_create(step->control, context->threads, error);
+      tc_control_state *state = control_state_create(step->control, context->threads, error);
       if (!state) {
         return error->code;
       }
@@ -184,8 +161,11 @@ int32_t tc_context_create(const tc_program *program, int32_t threads, tc_context
     if (tc_program_is_symbolic(program)) {
       context->values = malloc((size_t)tc_formulas_values(&program->formulas) * sizeof(int64_t));
       const size_t patches = (size_t)program->patch_count * sizeof(tc_patch);
-      context->patches = context->values ? copied(program->patches, patches) : NULL;
-      if (!context->patches || !instance_copy(program, &context->sized)) {
+      context->patches = context->values ? malloc(patches + 1) : NULL;
+      if (patches && context->patches) {
+        memcpy(context->patches, program->patches, patches);
+      }
+      if (!context->patches || !tc_instance_copy(program, &context->sized)) {
         tc_context_destroy(context);
         return tc_error_set(error, TC_NO_MEMORY, "no memory for a context");
       }
@@ -420,7 +400,7 @@ int32_t tc_context_work(const tc_context *context, int64_t instruction, tc_work 
   if (instruction < 0 || instruction >= program->step_count) {
     return false;
   }
-  *work = steps_of(program, context)[instruction].work;
+  *work = tc_steps_of(context)[instruction].work;
   return true;
 }
 
@@ -432,9 +412,30 @@ int32_t tc_context_cleared(const tc_context *context, int64_t i, int32_t *buffer
   return tc_stretch_of(tc_instance_of(context), i, buffer, begin, end);
 }
 
+int64_t tc_context_written_bytes(const tc_context *context, int32_t output) {
+  const tc_program *program = context->program;
+  const bool unknown = tc_program_is_symbolic(program) && !context->is_sized;
+  return output < 0 || output >= program->output_count || unknown
+             ? 0
+             : tc_written_bytes(program, tc_instance_of(context), output);
+}
+
+void tc_clear_output(const tc_context *context, int32_t output, void *data, int64_t bytes) {
+  const int64_t written = tc_context_written_bytes(context, output);
+  if (written < bytes) {
+    memset((char *)data + written, 0, (size_t)(bytes - written));
+  }
+}
+
+int32_t tc_context_grown(const tc_context *context, int32_t output, tc_grown *grown) {
+  const bool known = context->grown && output >= 0 && output < context->program->output_count;
+  *grown = known ? context->grown[output] : (tc_grown){.rank = -1};
+  return grown->rank;
+}
+
 /* Sets the pointers into the caller's buffers, after checking their alignment. */
-static int32_t resolve_buffers(const tc_program *program, tc_context *context, void *const *inputs,
-                               void *const *outputs, tc_error *error) {
+int32_t tc_context_resolve(tc_context *context, void *const *inputs, void *const *outputs, tc_error *error) {
+  const tc_program *program = context->program;
   const tc_instance *instance = tc_program_is_symbolic(program) ? &context->sized : &program->own;
   if (instance != &program->own && !context->is_sized) {
     return tc_error_set(error, TC_INVALID, "the context has no sizes yet");
@@ -455,83 +456,6 @@ static int32_t resolve_buffers(const tc_program *program, tc_context *context, v
     context->pointers[patch->pointer] = (char *)base + patch->operand.offset;
   }
   return TC_OK;
-}
-
-/* One step. Every thread has a portion of it, the same part in every step, so that it finds in its own caches what it
- * wrote in the step before. A thread that has finished takes pieces of the portions of others. */
-typedef struct tc_task {
-  const tc_kernel *kernel;
-  const tc_step *step;
-  const tc_context *context;
-  int64_t l2_bytes;
-  tc_failure *failure;
-  int threads;
-  int64_t piece; /* units */
-} tc_task;
-
-static const char time_is_up[] = "the time is up";
-
-static double deadline_of(const tc_task *task) {
-  return atomic_load_explicit(&task->context->supervisor->deadline, memory_order_relaxed);
-}
-
-/* Whether the deadline is over, so that the run must end before the next piece. */
-static bool is_late(const tc_task *task) {
-  const double deadline = deadline_of(task);
-  if (deadline == 0 || tc_seconds_now() < deadline) {
-    return false;
-  }
-  const char *none = NULL;
-  atomic_compare_exchange_strong(task->failure, &none, time_is_up);
-  return true;
-}
-
-static tc_call make_call(const tc_task *task, int thread) {
-  return (tc_call){.params = task->step->params,
-                   .operands = task->context->pointers + task->step->first_pointer,
-                   .state = task->step->state,
-                   .scratch = task->context->scratch + thread * task->context->scratch_stride,
-                   .l2_bytes = task->l2_bytes,
-                   .failure = task->failure};
-}
-
-static void run_pieces(void *argument, int thread) {
-  const tc_task *task = argument;
-  if (thread >= task->threads) {
-    return;
-  }
-  const tc_call call = make_call(task, thread);
-  for (int i = 0; i < task->threads; i++) {
-    tc_portion *portion = &task->context->portions[(thread + i) % task->threads];
-    for (;;) {
-      const int64_t begin = atomic_fetch_add_explicit(&portion->next, task->piece, memory_order_relaxed);
-      if (begin >= portion->end || is_late(task)) {
-        break;
-      }
-      task->kernel->run(&call, begin, tc_min(begin + task->piece, portion->end));
-    }
-  }
-}
-
-/* Runs one step on the calling thread, or on all threads if it is worth it. */
-static void run_step(tc_task *task, tc_pool *pool) {
-  enum { PIECES_PER_THREAD = 4, PIECES_IN_TIME = 256 };
-  const int64_t units = task->step->units, threads = task->threads;
-  if (threads > 1 && units > 1 && task->step->parallel) {
-    task->piece = tc_max(units / (threads * PIECES_PER_THREAD), 1);
-    for (int64_t i = 0; i < threads; i++) {
-      tc_portion *portion = &task->context->portions[i];
-      atomic_store_explicit(&portion->next, units * i / threads, memory_order_relaxed);
-      portion->end = units * (i + 1) / threads;
-    }
-    tc_pool_run(pool, run_pieces, task);
-  } else if (units) {
-    const tc_call call = make_call(task, 0);
-    const int64_t piece = deadline_of(task) == 0 ? units : tc_ceil_div(units, PIECES_IN_TIME);
-    for (int64_t begin = 0; begin < units && !is_late(task); begin += piece) {
-      task->kernel->run(&call, begin, tc_min(begin + piece, units));
-    }
-  }
 }
 
 /* Plans the steps from one on again, because steps before it have determined sizes. */
@@ -557,7 +481,7 @@ static const int64_t FARTHEST = (int64_t)1 << 40;
 
 /* Notes the size that a step has determined. Behind elements, steps are planned again before the first one that depends
  * on them, so that those that are read one after the other make one plan. */
-static int32_t take_size(tc_context *context, int64_t found_by, tc_error *error) {
+int32_t tc_context_take_size(tc_context *context, int64_t found_by, tc_error *error) {
   const tc_program *program = context->program;
   const tc_formulas *formulas = &program->formulas;
   const tc_step *step = &context->sized.steps[found_by];
@@ -578,8 +502,8 @@ static int32_t take_size(tc_context *context, int64_t found_by, tc_error *error)
 }
 
 /* Makes the steps from one on ready for the sizes that those before it have determined. */
-static int32_t take_over(tc_context *context, int64_t first, void *const *inputs, void *const *outputs,
-                         tc_error *error) {
+int32_t tc_context_take_over(tc_context *context, int64_t first, void *const *inputs, void *const *outputs,
+                             tc_error *error) {
   const tc_program *program = context->program;
   const size_t symbols = (size_t)program->formulas.symbol_count * sizeof(int64_t);
   const int32_t stage = context->pending;
@@ -597,148 +521,5 @@ static int32_t take_over(tc_context *context, int64_t first, void *const *inputs
     return error->code;
   }
   context->is_sized = context->is_planned = true;
-  return resolve_buffers(program, context, inputs, outputs, error);
-}
-
-/* Records the places of the outputs that stay in the arena. */
-static int32_t leave_outputs(const tc_program *program, tc_context *context, tc_error *error) {
-  const tc_instance *sized = &context->sized;
-  for (int64_t i = 0; i < program->left_count; i++) {
-    const tc_left *left = &program->left[i];
-    tc_grown *grown = &context->grown[left->output];
-    const int64_t room = sized->values[program->pieces[left->place.index].value];
-    grown->bytes = sized->values[left->bytes];
-    if (grown->bytes < 0 || grown->bytes > room - left->place.offset) {
-      return tc_error_set(error, TC_FAILED, "output %d has %lld bytes, more than there is room for", left->output,
-                          (long long)grown->bytes);
-    }
-    grown->data = context->arena + sized->starts[left->place.index] + left->place.offset;
-    grown->rank = left->rank;
-    for (int32_t d = 0; d < left->rank; d++) {
-      grown->dims[d] = sized->values[left->dims[d]];
-    }
-  }
-  return TC_OK;
-}
-
-#ifdef TC_POISON
-/* Fills memory that nothing may read with a byte, so that a test fails if something does. */
-static void poison(tc_context *context, void *const *outputs) {
-  const tc_program *program = context->program;
-  const tc_instance *instance = tc_instance_of(context);
-  if (!context->is_set_up) {
-    memset(context->arena, TC_POISON, (size_t)instance->arena_bytes);
-  }
-  for (int32_t i = 0; i < program->output_count; i++) {
-    const int64_t bytes = tc_context_written_bytes(context, i);
-    bool is_input = false; /* that is extended in place */
-    for (int64_t p = 0; p < program->patch_count; p++) {
-      const tc_patch *patch = &context->patches[p];
-      is_input = is_input || (patch->operand.space == TC_INPUT &&
-                              context->pointers[patch->pointer] == (char *)outputs[i] + patch->operand.offset);
-    }
-    if (!is_input && bytes > 0) {
-      memset(outputs[i], TC_POISON, (size_t)bytes);
-    }
-  }
-}
-#endif
-
-/* Runs the steps one after another. */
-static int32_t run_steps(tc_context *context, tc_pool *pool, void *const *inputs, void *const *outputs, double *seconds,
-                         tc_error *error) {
-  const tc_program *program = context->program;
-  const int pool_threads = pool ? tc_pool_threads(pool) : 1;
-  tc_failure failure = NULL;
-  tc_task task = {.context = context,
-                  .l2_bytes = program->l2_bytes,
-                  .failure = &failure,
-                  .threads = pool_threads < context->threads ? pool_threads : context->threads};
-  const tc_step *steps = steps_of(program, context);
-  context->is_set_up = context->is_set_up && !tc_instance_of(context)->repeats;
-#ifdef TC_POISON
-  poison(context, outputs);
-#endif
-  tc_clear_arena(tc_instance_of(context), context->arena);
-  context->pending = 0; /* an earlier run may have failed */
-  for (int64_t s = context->is_set_up ? program->setup_count : 0; s < program->step_count; s++) {
-    const double start = seconds ? tc_seconds_now() : 0;
-    task.step = &steps[s];
-    if (context->pending && task.step->late && take_over(context, s, inputs, outputs, error)) {
-      return error->code;
-    }
-    if (task.step->control) {
-      if (tc_control_run(context, task.step, pool, error)) {
-        return tc_step_locate(error, s, task.step);
-      }
-    } else {
-      task.kernel = &program->isa->kernels[task.step->kernel];
-      run_step(&task, pool);
-    }
-    if (seconds) {
-      seconds[s] = tc_seconds_now() - start;
-    }
-    const char *message = atomic_load_explicit(&failure, memory_order_relaxed);
-    if (message) {
-      return tc_error_set(error, message == time_is_up ? TC_LIMIT : TC_FAILED, "instruction %lld (%s): %.200s",
-                          (long long)s, tc_step_name(task.step), message);
-    }
-    if (task.step->finds && take_size(context, s, error)) {
-      return error->code;
-    }
-    /* A count says how much of a buffer has been written, which a step may read that does not depend on it. */
-    if (task.step->finds && task.step->most >= 0 && take_over(context, s + 1, inputs, outputs, error)) {
-      return error->code;
-    }
-    context->is_set_up = context->is_set_up || s + 1 >= program->setup_count;
-  }
-  if (context->pending && take_over(context, program->step_count, inputs, outputs, error)) {
-    return error->code;
-  }
-  return leave_outputs(program, context, error);
-}
-
-int32_t tc_run_entered(tc_context *context, tc_pool *pool, void *const *inputs, void *const *outputs, double *seconds,
-                       tc_error *error) {
-  const tc_program *program = context->program;
-  if (resolve_buffers(program, context, inputs, outputs, error)) {
-    return error->code;
-  }
-  return run_steps(context, pool, inputs, outputs, seconds, error);
-}
-
-int32_t tc_run_profiled(const tc_program *program, tc_context *context, tc_pool *pool, void *const *inputs,
-                        void *const *outputs, double *seconds, tc_error *error) {
-  (void)program;
-  const bool entered = tc_pool_enter(pool);
-  const int32_t status = tc_run_entered(context, entered ? pool : NULL, inputs, outputs, seconds, error);
-  if (entered) {
-    tc_pool_leave(pool);
-  }
-  return status;
-}
-
-int32_t tc_run(const tc_program *program, tc_context *context, tc_pool *pool, void *const *inputs, void *const *outputs,
-               tc_error *error) {
-  context->supervision.has_taken = false;
-  const int32_t status = tc_run_profiled(program, context, pool, inputs, outputs, NULL, error);
-  context->is_steady = status == TC_OK && !context->supervision.has_taken;
-  return status;
-}
-
-int32_t tc_run_in_room(const tc_program *program, tc_context *context, tc_pool *pool, void *const *inputs,
-                       void *const *outputs, tc_error *error) {
-  if (context->control_count && !context->is_steady) { /* it would be cut short, and begun anew */
-    return tc_error_set(error, TC_LIMIT, "control flow may have to take more memory");
-  }
-  context->supervision.is_closed = true;
-  const int32_t status = tc_run(program, context, pool, inputs, outputs, error);
-  context->supervision.is_closed = false;
-  return status;
-}
-
-int32_t tc_context_grown(const tc_context *context, int32_t output, tc_grown *grown) {
-  const bool known = context->grown && output >= 0 && output < context->program->output_count;
-  *grown = known ? context->grown[output] : (tc_grown){.rank = -1};
-  return grown->rank;
+  return tc_context_resolve(context, inputs, outputs, error);
 }

@@ -1,25 +1,8 @@
 /* Building a program: constants, instructions, and the checks that need no kernel's help. */
 #include "program.h"
 
-#include "control.h"
-#include "written.h"
-
 #include <stdlib.h>
 #include <string.h>
-
-bool tc_reserve(void **items, int64_t count, int64_t *capacity, size_t item_size) {
-  if (count < *capacity) {
-    return true;
-  }
-  const int64_t larger = *capacity ? *capacity * 2 : 16;
-  void *moved = realloc(*items, (size_t)larger * item_size);
-  if (!moved) {
-    return false;
-  }
-  *items = moved;
-  *capacity = larger;
-  return true;
-}
 
 int32_t tc_program_create(const char *isa, int32_t inputs, int32_t outputs, tc_program **out, tc_error *error) {
   *out = NULL;
@@ -56,6 +39,25 @@ void tc_step_drop_state(tc_program *program, tc_step *step) {
   }
   step->packed = NULL;
   step->state = NULL;
+}
+
+void tc_control_free(tc_control *control) {
+  if (!control) {
+    return;
+  }
+  for (int32_t b = 0; control->bodies && b < tc_control_bodies(control); b++) {
+    free((void *)(uintptr_t)control->bodies[b].symbols);
+    free((void *)(uintptr_t)control->bodies[b].next);
+    free((void *)(uintptr_t)control->bodies[b].outputs);
+  }
+  for (int32_t r = 0; control->growths && r < control->results; r++) {
+    free((void *)(uintptr_t)control->growths[r].dims);
+    free((void *)(uintptr_t)control->growths[r].first);
+  }
+  free((void *)(uintptr_t)control->bytes);
+  free((void *)(uintptr_t)control->bodies);
+  free((void *)(uintptr_t)control->growths);
+  free(control);
 }
 
 void tc_program_destroy(tc_program *program) {

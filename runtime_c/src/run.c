@@ -1,288 +1,138 @@
-/* Control flow: building, checking and running the instructions that run other programs. */
-#include "control.h"
+/* Running a program in a context. */
+#include "context.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "context.h"
 #include "platform.h"
 #include "pool.h"
-#include "written.h"
 
-/* Memory that grows from trip to trip. */
-typedef struct tc_buffer {
-  char *data;
-  int64_t room;
-} tc_buffer;
+/* One step. Every thread has a portion of it, the same part in every step, so that it finds in its own caches what it
+ * wrote in the step before. A thread that has finished takes pieces of the portions of others. */
+typedef struct tc_task {
+  const tc_kernel *kernel;
+  const tc_step *step;
+  const tc_context *context;
+  int64_t l2_bytes;
+  tc_failure *failure;
+  int threads;
+  int64_t piece; /* units */
+} tc_task;
 
-struct tc_control_state {
-  int body_count;
-  tc_context *contexts[2];
-  int64_t *symbols[2]; /* of the bodies */
-  void **inputs, **outputs;
-  int64_t *bytes; /* of the inputs at hand */
-  int32_t buffer_count;
-  tc_buffer *buffers; /* two for every carried value, then one for every other result */
-  int64_t *row_dims;  /* of the other results, TC_MAX_RANK each */
-  int64_t *row_bytes;
-};
+static const char time_is_up[] = "the time is up";
 
-int32_t tc_control_bodies(const tc_control *control) { return control->kind == TC_CONTROL_IF ? 2 : 1; }
-
-/* Operands before the first carried or captured one. */
-static int32_t leading(const tc_control *control) { return control->kind == TC_CONTROL_IF ? 1 : 2; }
-
-int32_t tc_control_operands(const tc_control *control) {
-  return leading(control) + control->carried + control->captured + control->results;
+static double deadline_of(const tc_task *task) {
+  return atomic_load_explicit(&task->context->supervisor->deadline, memory_order_relaxed);
 }
 
-/* Inputs and outputs of every body. */
-static int32_t body_inputs(const tc_control *control) {
-  return control->carried + control->captured + (control->kind == TC_CONTROL_IF ? 0 : 2);
+/* Whether the deadline is over, so that the run must end before the next piece. */
+static bool is_late(const tc_task *task) {
+  const double deadline = deadline_of(task);
+  if (deadline == 0 || tc_seconds_now() < deadline) {
+    return false;
+  }
+  const char *none = NULL;
+  atomic_compare_exchange_strong(task->failure, &none, time_is_up);
+  return true;
 }
 
-static int32_t body_outputs(const tc_control *control) {
-  return control->results + (control->kind == TC_CONTROL_IF ? 0 : 1);
+static tc_call make_call(const tc_task *task, int thread) {
+  return (tc_call){.params = task->step->params,
+                   .operands = task->context->pointers + task->step->first_pointer,
+                   .state = task->step->state,
+                   .scratch = task->context->scratch + thread * task->context->scratch_stride,
+                   .l2_bytes = task->l2_bytes,
+                   .failure = task->failure};
 }
 
-int64_t tc_extent_at(const tc_extent *extent, const int64_t *values) {
-  return extent->value < 0 ? extent->number : values[extent->value];
-}
-
-static bool is_unknown(const tc_extent *extent) { return extent->value < 0 && extent->number < 0; }
-
-/* ---- building ---- */
-
-void tc_control_free(tc_control *control) {
-  if (!control) {
+static void run_pieces(void *argument, int thread) {
+  const tc_task *task = argument;
+  if (thread >= task->threads) {
     return;
   }
-  for (int32_t b = 0; control->bodies && b < tc_control_bodies(control); b++) {
-    free((void *)(uintptr_t)control->bodies[b].symbols);
-    free((void *)(uintptr_t)control->bodies[b].next);
-    free((void *)(uintptr_t)control->bodies[b].outputs);
-  }
-  for (int32_t r = 0; control->growths && r < control->results; r++) {
-    free((void *)(uintptr_t)control->growths[r].dims);
-    free((void *)(uintptr_t)control->growths[r].first);
-  }
-  free((void *)(uintptr_t)control->bytes);
-  free((void *)(uintptr_t)control->bodies);
-  free((void *)(uintptr_t)control->growths);
-  free(control);
-}
-
-static void *copied(const void *from, int64_t count, size_t size) {
-  void *copy = calloc((size_t)count + 1, size);
-  if (copy && count && from) {
-    memcpy(copy, from, (size_t)count * size);
-  }
-  return copy;
-}
-
-/* A copy of the description and all that it points to; NULL without memory. */
-static tc_control *control_copy(const tc_control *from) {
-  tc_control *control = copied(from, 1, sizeof(*from));
-  if (!control) {
-    return NULL;
-  }
-  const int32_t bodies = tc_control_bodies(from);
-  control->operands = NULL;
-  control->bytes = copied(from->bytes, tc_control_operands(from), sizeof(tc_extent));
-  tc_body *body_copies = calloc(3, sizeof(tc_body));
-  tc_growth *growths = calloc((size_t)from->results + 1, sizeof(tc_growth));
-  control->bodies = body_copies;
-  control->growths = growths;
-  bool enough = control->bytes && body_copies && growths;
-  for (int32_t b = 0; enough && b < bodies; b++) {
-    const tc_body *body = &from->bodies[b];
-    const int64_t symbols = body->program->formulas.symbol_count;
-    body_copies[b].program = body->program;
-    body_copies[b].symbols = copied(body->symbols, symbols, sizeof(tc_extent));
-    body_copies[b].next = copied(body->next, symbols, sizeof(int64_t));
-    body_copies[b].outputs = copied(body->outputs, body->program->output_count, sizeof(tc_extent));
-    enough = body_copies[b].symbols && body_copies[b].next && body_copies[b].outputs;
-  }
-  for (int32_t r = 0; enough && r < from->results; r++) {
-    growths[r].rank = from->growths ? from->growths[r].rank : -1;
-    if (growths[r].rank >= 0) {
-      growths[r].dims = copied(from->growths[r].dims, growths[r].rank, sizeof(tc_extent));
-      growths[r].first = copied(from->growths[r].first, growths[r].rank, sizeof(tc_extent));
-      enough = growths[r].dims && growths[r].first;
+  const tc_call call = make_call(task, thread);
+  for (int i = 0; i < task->threads; i++) {
+    tc_portion *portion = &task->context->portions[(thread + i) % task->threads];
+    for (;;) {
+      const int64_t begin = atomic_fetch_add_explicit(&portion->next, task->piece, memory_order_relaxed);
+      if (begin >= portion->end || is_late(task)) {
+        break;
+      }
+      task->kernel->run(&call, begin, tc_min(begin + task->piece, portion->end));
     }
   }
-  if (!enough) {
-    tc_control_free(control);
-    return NULL;
-  }
-  return control;
 }
 
-/* Whether a trip knows its extents before it runs. */
-static bool are_early(const tc_program *inner, const tc_extent *extents, int64_t count) {
-  bool early = true;
-  for (int64_t i = 0; inner->found_count && i < count; i++) {
-    early = early && (extents[i].value < 0 || tc_formulas_stage_of(&inner->formulas, extents[i].value) == 0);
-  }
-  return early;
-}
-
-static bool extents_fit(const tc_program *program, const tc_extent *extents, int64_t count) {
-  bool fit = true;
-  for (int64_t i = 0; i < count; i++) {
-    fit = fit && (extents[i].value < 0 || tc_is_value(program, extents[i].value)) && extents[i].number <= TC_MAX_BYTES;
-  }
-  return fit;
-}
-
-static int32_t check_body(const tc_program *program, const tc_control *control, const tc_body *body, tc_error *error) {
-  const tc_program *inner = body->program;
-  if (!inner || !inner->finished || inner->left_count || inner->input_count != body_inputs(control) ||
-      inner->output_count != body_outputs(control)) {
-    return tc_error_set(error, TC_INVALID, "a body is not finished, or does not take or give what it must");
-  }
-  const int64_t symbols = inner->formulas.symbol_count;
-  bool sound = extents_fit(program, body->symbols, symbols) && extents_fit(inner, body->outputs, inner->output_count) &&
-               are_early(inner, body->outputs, inner->output_count);
-  for (int64_t s = 0; control->kind == TC_CONTROL_LOOP && s < symbols; s++) {
-    sound = sound && (body->next[s] < 0 || tc_is_value(inner, body->next[s]));
-  }
-  return sound ? TC_OK : tc_error_set(error, TC_INVALID, "there is no such value for a body");
-}
-
-static int32_t check_control(const tc_program *program, const tc_control *control, tc_error *error) {
-  const int32_t kind = control->kind, many = 1 << 20;
-  if (program->finished || kind < TC_CONTROL_IF || kind > TC_CONTROL_LOOP || control->carried < 0 ||
-      control->captured < 0 || control->results < control->carried || control->captured > many ||
-      control->results > many || (kind == TC_CONTROL_IF && control->carried)) {
-    return tc_error_set(error, TC_INVALID, "there is no such control flow, or the program is finished");
-  }
-  const int32_t operands = tc_control_operands(control);
-  for (int32_t i = 0; i < operands; i++) {
-    const char role = i >= operands - control->results ? 'O' : i < 2 && kind == TC_CONTROL_LOOP ? 'I' : 'i';
-    if (tc_check_operand(program, role, &control->operands[i], error)) {
-      return error->code;
+/* Runs one step on the calling thread, or on all threads if it is worth it. */
+static void run_step(tc_task *task, tc_pool *pool) {
+  enum { PIECES_PER_THREAD = 4, PIECES_IN_TIME = 256 };
+  const int64_t units = task->step->units, threads = task->threads;
+  if (threads > 1 && units > 1 && task->step->parallel) {
+    task->piece = tc_max(units / (threads * PIECES_PER_THREAD), 1);
+    for (int64_t i = 0; i < threads; i++) {
+      tc_portion *portion = &task->context->portions[i];
+      atomic_store_explicit(&portion->next, units * i / threads, memory_order_relaxed);
+      portion->end = units * (i + 1) / threads;
+    }
+    tc_pool_run(pool, run_pieces, task);
+  } else if (units) {
+    const tc_call call = make_call(task, 0);
+    const int64_t piece = deadline_of(task) == 0 ? units : tc_ceil_div(units, PIECES_IN_TIME);
+    for (int64_t begin = 0; begin < units && !is_late(task); begin += piece) {
+      task->kernel->run(&call, begin, tc_min(begin + piece, units));
     }
   }
-  for (int32_t b = 0; b < tc_control_bodies(control); b++) {
-    if (check_body(program, control, &control->bodies[b], error)) {
-      return error->code;
-    }
-  }
-  bool sound = extents_fit(program, control->bytes, operands);
-  for (int32_t i = 0; i < operands; i++) {
-    const int32_t result = i - (operands - control->results);
-    const bool grows = result >= 0 && control->growths && control->growths[result].rank >= 0;
-    sound = sound && (is_unknown(&control->bytes[i]) == grows || control->operands[i].space == TC_NONE);
-    if (sound && grows) {
-      const tc_growth *growth = &control->growths[result];
-      sound = kind == TC_CONTROL_LOOP && growth->rank < TC_MAX_RANK && control->operands[i].space == TC_OUTPUT &&
-              control->operands[i].offset == 0 && extents_fit(program, growth->first, growth->rank) &&
-              extents_fit(control->bodies[0].program, growth->dims, growth->rank) &&
-              are_early(control->bodies[0].program, growth->dims, growth->rank);
-    }
-    sound = sound &&
-            (i >= leading(control) || control->operands[i].space == TC_NONE ||
-             (control->bytes[i].value < 0 && control->bytes[i].number == (i == 0 && kind == TC_CONTROL_LOOP ? 8 : 1)));
-  }
-  return sound ? TC_OK : tc_error_set(error, TC_INVALID, "an operand has no size, or there is no such value");
 }
 
-/* Lets the step be looked at again where an extent changes. */
-static int32_t note_extents(tc_program *program, const tc_extent *extents, int64_t count, tc_error *error) {
-  for (int64_t i = 0; i < count; i++) {
-    if (extents[i].value >= 0 && tc_note_value(program, extents[i].value, error)) {
-      return error->code;
+/* Records the places of the outputs that stay in the arena. */
+static int32_t leave_outputs(const tc_program *program, tc_context *context, tc_error *error) {
+  const tc_instance *sized = &context->sized;
+  for (int64_t i = 0; i < program->left_count; i++) {
+    const tc_left *left = &program->left[i];
+    tc_grown *grown = &context->grown[left->output];
+    const int64_t room = sized->values[program->pieces[left->place.index].value];
+    grown->bytes = sized->values[left->bytes];
+    if (grown->bytes < 0 || grown->bytes > room - left->place.offset) {
+      return tc_error_set(error, TC_FAILED, "output %d has %lld bytes, more than there is room for", left->output,
+                          (long long)grown->bytes);
+    }
+    grown->data = context->arena + sized->starts[left->place.index] + left->place.offset;
+    grown->rank = left->rank;
+    for (int32_t d = 0; d < left->rank; d++) {
+      grown->dims[d] = sized->values[left->dims[d]];
     }
   }
   return TC_OK;
 }
 
-int32_t tc_program_control(tc_program *program, const tc_control *control, tc_error *error) {
-  if (check_control(program, control, error)) {
-    char message[sizeof(error->message)];
-    memcpy(message, error->message, sizeof(message));
-    return tc_error_set(error, error->code, "instruction %lld (control flow): %.230s", (long long)program->step_count,
-                        message);
+#ifdef TC_POISON
+/* Fills memory that nothing may read with a byte, so that a test fails if something does. */
+static void poison(tc_context *context, void *const *outputs) {
+  const tc_program *program = context->program;
+  const tc_instance *instance = tc_instance_of(context);
+  if (!context->is_set_up) {
+    memset(context->arena, TC_POISON, (size_t)instance->arena_bytes);
   }
-  const int32_t operands = tc_control_operands(control);
-  tc_step step = {.operand_count = operands, .first_pointer = program->pointer_count};
-  step.control_index = program->control_count;
-  step.operands = copied(control->operands, operands, sizeof(tc_operand));
-  step.control = control_copy(control);
-  if (!step.operands || !step.control ||
-      !tc_reserve((void **)&program->own.steps, program->step_count, &program->step_capacity, sizeof(tc_step))) {
-    free(step.operands);
-    tc_control_free(step.control);
-    return tc_error_set(error, TC_NO_MEMORY, "no memory for another instruction");
-  }
-  program->own.steps[program->step_count++] = step;
-  program->pointer_count += operands;
-  program->control_count++;
-  if (!tc_program_is_symbolic(program)) {
-    return TC_OK;
-  }
-  return tc_note_dependencies(program, &step, error) || note_extents(program, step.control->bytes, operands, error)
-             ? error->code
-             : TC_OK;
-}
-
-/* ---- contexts ---- */
-
-void tc_control_state_destroy(tc_control_state *state) {
-  if (!state) {
-    return;
-  }
-  for (int b = 0; b < state->body_count; b++) {
-    tc_context_destroy(state->contexts[b]);
-    free(state->symbols[b]);
-  }
-  for (int32_t i = 0; state->buffers && i < state->buffer_count; i++) {
-    tc_free(state->buffers[i].data);
-  }
-  free(state->buffers);
-  free(state->inputs);
-  free(state->outputs);
-  free(state->bytes);
-  free(state->row_dims);
-  free(state->row_bytes);
-  free(state);
-}
-
-tc_control_state *tc_control_state_create(const tc_control *control, int32_t threads, tc_error *error) {
-  tc_control_state *state = calloc(1, sizeof(*state));
-  if (!state) {
-    tc_error_set(error, TC_NO_MEMORY, "no memory for a context");
-    return NULL;
-  }
-  const size_t results = (size_t)control->results, inputs = (size_t)body_inputs(control);
-  state->body_count = tc_control_bodies(control);
-  state->buffer_count = control->carried + control->results;
-  state->buffers = calloc((size_t)state->buffer_count + 1, sizeof(tc_buffer));
-  state->inputs = calloc(inputs + 1, sizeof(void *));
-  state->outputs = calloc((size_t)body_outputs(control) + 1, sizeof(void *));
-  state->bytes = calloc(inputs + 1, sizeof(int64_t));
-  state->row_dims = calloc((results + 1) * TC_MAX_RANK, sizeof(int64_t));
-  state->row_bytes = calloc(results + 1, sizeof(int64_t));
-  bool enough =
-      state->buffers && state->inputs && state->outputs && state->bytes && state->row_dims && state->row_bytes;
-  error->code = enough ? TC_OK : tc_error_set(error, TC_NO_MEMORY, "no memory for a context");
-  for (int b = 0; enough && b < state->body_count; b++) {
-    const tc_program *body = control->bodies[b].program;
-    state->symbols[b] = calloc((size_t)body->formulas.symbol_count + 1, sizeof(int64_t));
-    if (!state->symbols[b]) {
-      tc_error_set(error, TC_NO_MEMORY, "no memory for a context");
+  for (int32_t i = 0; i < program->output_count; i++) {
+    const int64_t bytes = tc_context_written_bytes(context, i);
+    bool is_input = false; /* that is extended in place */
+    for (int64_t p = 0; p < program->patch_count; p++) {
+      const tc_patch *patch = &context->patches[p];
+      is_input = is_input || (patch->operand.space == TC_INPUT &&
+                              context->pointers[patch->pointer] == (char *)outputs[i] + patch->operand.offset);
     }
-    enough = state->symbols[b] && !tc_context_create(body, threads, &state->contexts[b], error);
+    if (!is_input && bytes > 0) {
+      memset(outputs[i], TC_POISON, (size_t)bytes);
+    }
   }
-  if (!enough) {
-    tc_control_state_destroy(state);
-    return NULL;
-  }
-  return state;
 }
+#endif
 
-/* ---- running ---- */
+/* ---- control flow ---- */
+
+/* Runs a program on threads of a pool that the caller has entered. */
+static int32_t run_entered(tc_context *context, tc_pool *pool, void *const *inputs, void *const *outputs,
+                           double *seconds, tc_error *error);
 
 /* What a step with bodies has at hand in a run. */
 typedef struct tc_control_call {
@@ -380,7 +230,7 @@ static int32_t resize_body(const tc_control_call *run, int b) {
 /* Runs a body, whose own instructions may find out sizes that it does not work for. */
 static int32_t run_body(const tc_control_call *run, int b) {
   const tc_control_state *state = run->state;
-  return tc_run_entered(state->contexts[b], run->pool, state->inputs, state->outputs, NULL, run->error)
+  return run_entered(state->contexts[b], run->pool, state->inputs, state->outputs, NULL, run->error)
              ? because_of_data(run)
              : TC_OK;
 }
@@ -434,7 +284,8 @@ static void begin_body(const tc_control_call *run, int b) {
   for (int64_t s = 0; s < body->program->formulas.symbol_count; s++) {
     run->state->symbols[b][s] = tc_extent_at(&body->symbols[s], run->values);
   }
-  const int32_t first = body_inputs(control) - control->captured, operand = leading(control) + control->carried;
+  const int32_t first = tc_body_inputs(control) - control->captured,
+                operand = tc_control_leading(control) + control->carried;
   for (int32_t i = 0; i < control->captured; i++) {
     run->state->inputs[first + i] = run->pointers[operand + i];
     run->state->bytes[first + i] = operand_bytes(run, operand + i);
@@ -630,7 +481,8 @@ static int32_t run_loop(const tc_control_call *run) {
   return finish_loop(run, trip);
 }
 
-int32_t tc_control_run(tc_context *context, const tc_step *step, tc_pool *pool, tc_error *error) {
+/* Runs a step with bodies as a part of a run of the context. */
+static int32_t run_control(tc_context *context, const tc_step *step, tc_pool *pool, tc_error *error) {
   const tc_control_call run = {.context = context,
                                .step = step,
                                .control = step->control,
@@ -640,4 +492,98 @@ int32_t tc_control_run(tc_context *context, const tc_step *step, tc_pool *pool, 
                                .pool = pool,
                                .error = error};
   return step->control->kind == TC_CONTROL_IF ? run_if(&run) : run_loop(&run);
+}
+
+/* ---- programs ---- */
+
+/* Runs the steps one after another. */
+static int32_t run_steps(tc_context *context, tc_pool *pool, void *const *inputs, void *const *outputs, double *seconds,
+                         tc_error *error) {
+  const tc_program *program = context->program;
+  const int pool_threads = pool ? tc_pool_threads(pool) : 1;
+  tc_failure failure = NULL;
+  tc_task task = {.context = context,
+                  .l2_bytes = program->l2_bytes,
+                  .failure = &failure,
+                  .threads = pool_threads < context->threads ? pool_threads : context->threads};
+  const tc_step *steps = tc_steps_of(context);
+  context->is_set_up = context->is_set_up && !tc_instance_of(context)->repeats;
+#ifdef TC_POISON
+  poison(context, outputs);
+#endif
+  tc_clear_arena(tc_instance_of(context), context->arena);
+  context->pending = 0; /* an earlier run may have failed */
+  for (int64_t s = context->is_set_up ? program->setup_count : 0; s < program->step_count; s++) {
+    const double start = seconds ? tc_seconds_now() : 0;
+    task.step = &steps[s];
+    if (context->pending && task.step->late && tc_context_take_over(context, s, inputs, outputs, error)) {
+      return error->code;
+    }
+    if (task.step->control) {
+      if (run_control(context, task.step, pool, error)) {
+        return tc_step_locate(error, s, task.step);
+      }
+    } else {
+      task.kernel = &program->isa->kernels[task.step->kernel];
+      run_step(&task, pool);
+    }
+    if (seconds) {
+      seconds[s] = tc_seconds_now() - start;
+    }
+    const char *message = atomic_load_explicit(&failure, memory_order_relaxed);
+    if (message) {
+      return tc_error_set(error, message == time_is_up ? TC_LIMIT : TC_FAILED, "instruction %lld (%s): %.200s",
+                          (long long)s, tc_step_name(task.step), message);
+    }
+    if (task.step->finds && tc_context_take_size(context, s, error)) {
+      return error->code;
+    }
+    /* A count says how much of a buffer has been written, which a step may read that does not depend on it. */
+    if (task.step->finds && task.step->most >= 0 && tc_context_take_over(context, s + 1, inputs, outputs, error)) {
+      return error->code;
+    }
+    context->is_set_up = context->is_set_up || s + 1 >= program->setup_count;
+  }
+  if (context->pending && tc_context_take_over(context, program->step_count, inputs, outputs, error)) {
+    return error->code;
+  }
+  return leave_outputs(program, context, error);
+}
+
+static int32_t run_entered(tc_context *context, tc_pool *pool, void *const *inputs, void *const *outputs,
+                           double *seconds, tc_error *error) {
+  if (tc_context_resolve(context, inputs, outputs, error)) {
+    return error->code;
+  }
+  return run_steps(context, pool, inputs, outputs, seconds, error);
+}
+
+int32_t tc_run_profiled(const tc_program *program, tc_context *context, tc_pool *pool, void *const *inputs,
+                        void *const *outputs, double *seconds, tc_error *error) {
+  (void)program;
+  const bool entered = tc_pool_enter(pool);
+  const int32_t status = run_entered(context, entered ? pool : NULL, inputs, outputs, seconds, error);
+  if (entered) {
+    tc_pool_leave(pool);
+  }
+  return status;
+}
+
+int32_t tc_run(const tc_program *program, tc_context *context, tc_pool *pool, void *const *inputs, void *const *outputs,
+               tc_error *error) {
+  context->supervision.has_taken = false;
+  const int32_t status = tc_run_profiled(program, context, pool, inputs, outputs, NULL, error);
+  context->is_steady = status == TC_OK && !context->supervision.has_taken;
+  return status;
+}
+
+int32_t tc_run_in_room(const tc_program *program, tc_context *context, tc_pool *pool, void *const *inputs,
+                       void *const *outputs, tc_error *error) {
+  if (context->control_count && !context->is_steady) { /* it would be cut short, and begun anew */
+    return tc_error_set(error, TC_LIMIT, "control flow may have to take more memory");
+  }
+  context->supervision.is_closed = true;
+  const int32_t status = tc_run(program, context, pool, inputs, outputs, error);
+  context->supervision.is_closed = false;
+  return status;
 }

@@ -1,65 +1,10 @@
-#include "written.h"
+#include "initialised.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* No program that a compiler writes comes near these: with them the walk is linear in the number of steps. */
 enum { MOST_SPANS = 4096, MOST_COLUMNS = 256, MOST_COUNTED = 256 };
-
-/* Columns that are written in rows: the bytes that they have in the first of them. */
-typedef struct tc_columns {
-  int64_t rows, stride;
-  tc_stretches first;
-} tc_columns;
-
-/* Segments that hold values up to the counts that lie elsewhere. */
-typedef struct tc_counted_segments {
-  tc_stretch segments, counts;
-} tc_counted_segments;
-
-/* What is known while going through the steps. */
-typedef struct tc_walk {
-  const tc_program *program;
-  tc_instance *instance;
-  tc_stretches written;
-  tc_stretches kept; /* what setup instructions write, for runs to come */
-  tc_columns *columns;
-  int64_t columns_count, columns_capacity, oldest_columns;
-  int64_t columns_made; /* those that have had memory for spans since the walk was made */
-  tc_counted_segments *counted;
-  int64_t counted_count, counted_capacity;
-  tc_stretches before; /* holes, while they are found once more */
-  bool enough;         /* memory */
-} tc_walk;
-
-/* The operand of an earlier step that writes a buffer; step -1 where there is none. */
-typedef struct tc_writer {
-  int64_t step;
-  int32_t operand;
-} tc_writer;
-
-static void walk_free(const tc_walk *walk) {
-  for (int64_t i = 0; i < walk->columns_made; i++) {
-    free(walk->columns[i].first.items);
-  }
-  free(walk->columns);
-  free(walk->counted);
-  free(walk->written.items);
-  free(walk->kept.items);
-  free(walk->before.items);
-}
-
-void tc_holes_free(tc_instance *instance) {
-  if (instance->walk) {
-    walk_free(instance->walk);
-    free(instance->walk);
-  }
-  free(instance->holes.items);
-  free(instance->writers);
-  instance->writers = NULL;
-  instance->walk = NULL;
-  instance->holes = (tc_stretches){0};
-}
 
 static bool is_before(const tc_stretch *a, int32_t buffer, int64_t begin) {
   return a->buffer < buffer || (a->buffer == buffer && a->end < begin);
@@ -209,25 +154,13 @@ void tc_clear_arena(const tc_instance *instance, char *arena) {
   clear_all_but(&instance->holes, &none, arena);
 }
 
-int64_t tc_context_written_bytes(const tc_context *context, int32_t output) {
-  const tc_program *program = context->program;
-  if (output < 0 || output >= program->output_count || (tc_program_is_symbolic(program) && !context->is_sized)) {
-    return 0;
-  }
-  const tc_instance *instance = tc_instance_of(context);
+int64_t tc_written_bytes(const tc_program *program, const tc_instance *instance, int32_t output) {
   const int64_t i = find(&instance->holes, output, 0);
   if (i < instance->holes.count && instance->holes.items[i].buffer == output) {
     return instance->holes.items[i].begin;
   }
   const int64_t value = program->output_values ? program->output_values[output] : -1;
   return value < 0 ? instance->outputs[output].bytes : instance->values[value];
-}
-
-void tc_clear_output(const tc_context *context, int32_t output, void *data, int64_t bytes) {
-  const int64_t written = tc_context_written_bytes(context, output);
-  if (written < bytes) {
-    memset((char *)data + written, 0, (size_t)(bytes - written));
-  }
 }
 
 /* The place of a caller's output or of a part of the arena. */
@@ -523,7 +456,7 @@ int32_t tc_find_holes(const tc_program *program, tc_instance *instance, tc_error
     }
     tc_walk walk = {0};
     const int32_t status = walk_through(program, instance, &walk, error);
-    walk_free(&walk);
+    tc_walk_free(&walk);
     return status;
   }
   /* Runs go through it once more, and have the memory that this took. */

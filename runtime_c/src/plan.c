@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "control.h"
+#include "program.h"
 #include "platform.h"
-#include "written.h"
+#include "initialised.h"
 
 /* A call that costs less (operations or bytes) ends before another thread has woken up. */
 static const double parallel_cost = 50e3;
