@@ -99,7 +99,7 @@ def test_a_click_tells_everything_about_a_node(shown: Browser) -> None:
         "softmax",
         "float32[4, 10]",
         'placed by "softmax": host',
-        "s, ",
+        "% of the model",
     ):
         assert words in text
     assert text.index("npu_sim · policy") < text.index("c · policy")  # in the order in which targets are asked
