@@ -309,3 +309,19 @@ def test_what_killed_processes_were_writing_is_removed(tmp_path: Path) -> None:
     (tmp_path / f".tinycomp-0123{PARTIAL}").touch()
     remove_partial(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["part"]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda path: tinycomp.compile(digits_model(), dump=path),
+        lambda path: tinycomp.compile(digits_model()).report().save_model_explorer(path),
+        lambda path: tinycomp.to_c(tinycomp.compile(digits_model(), shapes={"image": (1, 1, 8, 8)})).write(path),
+    ],
+    ids=["dump", "save_model_explorer", "write"],
+)
+def test_an_empty_path_is_no_folder(use, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OptionError, match="an empty path is no folder"):
+        use("")
+    assert not list(tmp_path.iterdir())

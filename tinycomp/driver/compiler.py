@@ -109,7 +109,7 @@ def compile_uncached(
     with compiling():  # the first use of a target imports it
         targets, common = steered(resolve_targets(target, options), policy, place)
         compiler = Compiler(
-            targets, pool, passes, None if dump is None else Path(dump), verify, memory_limit, threads, common,
+            targets, pool, passes, _folder(dump), verify, memory_limit, threads, common,
             specialize, optimize, precision or "f32", devices=DeviceOptions.read(devices, faults, targets),
         )  # fmt: skip
     with limited(memory_limit, timeout), compiling(), remembering():
@@ -413,6 +413,14 @@ class Compiler:
         names = declined.declined_names(partitioned)
         setup = Setup(graph, self.targets, self.policy, self.optimize, load_graph, declined=names)
         return advise(setup, trials, seconds)
+
+
+def _folder(dump: str | os.PathLike[str] | None) -> Path | None:
+    if dump is None:
+        return None
+    from tinycomp.runtime.files import folder_named  # imported here: few compilations write anything
+
+    return folder_named(dump)
 
 
 def _check_precision(precision: str | None, passes: object) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -21,7 +20,7 @@ from tinycomp.export_c.processors import Processor, processor_named
 from tinycomp.export_c.sources import files_of, headers_of
 from tinycomp.export_c.variants import definitions_of
 from tinycomp.records import asdict, dataclass, field, replace
-from tinycomp.runtime.files import make_folder, write_files
+from tinycomp.runtime.files import folder_named, make_folder, write_files
 from tinycomp.runtime.module import Module
 from tinycomp.runtime.spec import TensorSpec, bind_symbols, check_feed, order_feeds
 
@@ -76,7 +75,7 @@ class Project:
         Raises:
             WriteError: If there is no space or permission.
         """
-        root = Path(folder)
+        root = folder_named(folder)
         for parent in sorted({(root / name).parent for name in self.files}):
             make_folder(parent)
         texts = {root / name: content.encode() for name, content in self.files.items()}

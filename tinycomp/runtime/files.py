@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tinycomp.errors import WriteError
+from tinycomp.errors import OptionError, WriteError
 
 PARTIAL = ".tmp"
 """The ending of files that are being written."""
@@ -110,6 +110,17 @@ def remove_partial(folder: Path, owner: str = "") -> None:
     """
     for path in folder.glob(f"{_BEGINNING}{owner}*{PARTIAL}"):
         path.unlink(missing_ok=True)
+
+
+def folder_named(path: str | os.PathLike[str]) -> Path:
+    """Return the folder of a path that somebody gave.
+
+    Raises:
+        OptionError: If the path is empty, which would be the current folder: nobody asks for that in such a way.
+    """
+    if not os.fspath(path):
+        raise OptionError("an empty path is no folder", expected="a path", hint='The current folder is ".".')
+    return Path(path)
 
 
 def make_folder(folder: Path) -> None:

@@ -237,9 +237,10 @@ class Report:
         Raises:
             WriteError: If there is no space or permission.
         """
+        from tinycomp.runtime.files import folder_named
         from tinycomp.runtime.picture.model_explorer import write_model_explorer
 
-        return write_model_explorer(self.view(), Path(folder))
+        return write_model_explorer(self.view(), folder_named(folder))
 
     def view(self) -> View:
         """Return what pictures show: the graph, what is known of its nodes, and the calls of a run."""
