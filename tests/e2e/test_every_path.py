@@ -186,6 +186,7 @@ INSIDE = {
     "Original.of(model)", "Original.again(model)", "compile(cache)", "compile_cached(cache)", "map_path(path)",
     "opened(path)", "state_of(path)", "prepare(model)", "Quantizer.calibrated(model)", "quantize_weights(model)",
     "violations(model)", "compile_uncached(model)", "compile_uncached(dump)", "ModelSource.of(model)",
+    "folder_named(path)",
 }  # fmt: skip
 """What the rows reach; for caches, ``tests/driver/test_module_cache.py`` does."""
 NO_PATHS = {
