@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tinycomp.errors import ArtifactError
+from tinycomp.runtime.native.decoder import decode
+from tinycomp.runtime.native.encoder import encoded
 from tinycomp.runtime.native.encoding import Reader, Writer
 from tinycomp.runtime.native.library import c_strings, lib
 from tinycomp.runtime.native.program import Program
-from tinycomp.runtime.native.recording import encoded
-from tinycomp.runtime.native.unrecording import decode
 
 FIELDS = {
     name: dict(field.split(":") for field in fields)

@@ -27,22 +27,6 @@ const char *tc_dtype_find(const char *name, int32_t *element) {
   return NULL;
 }
 
-/* ---- copies ---- */
-
-void *tc_store_copy(tc_store *store, const void *items, int64_t count, size_t size, tc_reader *reader) {
-  void *copy = tc_record_failed(reader) ? NULL : tc_store_take(store, count, size);
-  if (!copy) {
-    tc_record_no_memory(reader);
-    return NULL;
-  }
-  return count ? memcpy(copy, items, (size_t)count * size) : copy;
-}
-
-const char *tc_store_text(tc_store *store, const char *text, tc_reader *reader) {
-  const char *copy = tc_store_copy(store, text, (int64_t)strlen(text) + 1, 1, reader);
-  return copy ? copy : "";
-}
-
 /* ---- a unit while it is read ---- */
 
 typedef struct unit {
@@ -318,7 +302,7 @@ static void read_program(unit *u, const tc_field *f) {
   }
 }
 
-/* One record of a program; false for those that only Python reads. */
+/* One record of a program; some are for Python alone. */
 static void read_record(unit *u, tc_program *program, int32_t kind, const tc_field *f) {
   tc_error *error = u->reader->error;
   switch (kind) {
@@ -389,9 +373,6 @@ static void read_record(unit *u, tc_program *program, int32_t kind, const tc_fie
   }
 }
 
-/* Whether the lists of a record are needed after it. */
-static bool is_pending(const unit *u) { return u->control.operands != NULL; }
-
 static void read_programs(unit *u, int64_t count) {
   tc_reader *r = u->reader;
   tc_field fields[TC_MOST_FIELDS];
@@ -403,7 +384,7 @@ static void read_programs(unit *u, int64_t count) {
     }
     read_program(u, fields);
     while (!tc_record_failed(r) && kind != TC_RECORD_END) {
-      if (!is_pending(u)) {
+      if (!u->control.operands) { /* whose lists are needed until all of it has been read */
         tc_record_forget(r);
       }
       kind = tc_record_read(r, fields);

@@ -18,8 +18,4 @@ tc_program *tc_unit_read(tc_reader *reader, const tc_field *unit, const tc_array
 /* The name of a type in the table of names, and the bytes of an element; NULL if it is not known. */
 const char *tc_dtype_find(const char *name, int32_t *element);
 
-/* A copy of an array of items, or of a text; NULL with an error. */
-void *tc_store_copy(tc_store *store, const void *items, int64_t count, size_t size, tc_reader *reader);
-const char *tc_store_text(tc_store *store, const char *text, tc_reader *reader);
-
 #endif

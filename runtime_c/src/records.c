@@ -172,3 +172,17 @@ int32_t tc_record_read(tc_reader *r, tc_field fields[TC_MOST_FIELDS]) {
   }
   return tc_record_failed(r) ? TC_RECORD_KINDS : kind;
 }
+
+void *tc_store_copy(tc_store *store, const void *items, int64_t count, size_t size, tc_reader *reader) {
+  void *copy = tc_record_failed(reader) ? NULL : tc_store_take(store, count, size);
+  if (!copy) {
+    tc_record_no_memory(reader);
+    return NULL;
+  }
+  return count ? memcpy(copy, items, (size_t)count * size) : copy;
+}
+
+const char *tc_store_text(tc_store *store, const char *text, tc_reader *reader) {
+  const char *copy = tc_store_copy(store, text, (int64_t)strlen(text) + 1, 1, reader);
+  return copy ? copy : "";
+}

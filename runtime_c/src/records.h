@@ -56,4 +56,8 @@ static inline bool tc_record_failed(const tc_reader *reader) { return reader->er
 int32_t tc_record_fail(tc_reader *reader, const char *what);
 int32_t tc_record_no_memory(tc_reader *reader);
 
+/* A copy of an array of items, or of a text; NULL with an error. */
+void *tc_store_copy(tc_store *store, const void *items, int64_t count, size_t size, tc_reader *reader);
+const char *tc_store_text(tc_store *store, const char *text, tc_reader *reader);
+
 #endif

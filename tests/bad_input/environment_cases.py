@@ -30,7 +30,7 @@ from tests.threads import in_threads
 from tinycomp.cli import main
 from tinycomp.errors import ArtifactError, OptionError, PatternError, TargetError, TinycompError, TinycompWarning
 from tinycomp.runtime.archive import FORMAT
-from tinycomp.runtime.native.record import MEMBER
+from tinycomp.runtime.native.module_records import MEMBER
 
 LIMIT = 60
 """Seconds for a process of its own; they take about two."""

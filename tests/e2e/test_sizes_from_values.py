@@ -15,8 +15,8 @@ import tinycomp
 from tests import records
 from tinycomp.errors import ArtifactError, ExecutionError
 from tinycomp.runtime.module import Module
+from tinycomp.runtime.native.encoder import encoded
 from tinycomp.runtime.native.program import Program
-from tinycomp.runtime.native.recording import encoded
 from tinycomp.runtime.regions import NativeRegion
 
 X = np.arange(60, dtype=np.float32).reshape(5, 12)

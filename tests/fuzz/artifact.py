@@ -26,7 +26,7 @@ from tests.fuzz.mutation import mutate_bytes, mutate_json, mutate_text
 from tinycomp.checking import random_feeds
 from tinycomp.errors import TinycompError
 from tinycomp.memory.budget import limited
-from tinycomp.runtime.native.record import MEMBER
+from tinycomp.runtime.native.module_records import MEMBER
 
 BASES = 200
 """How many random models are saved to start from."""

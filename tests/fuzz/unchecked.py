@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 MODULES = (
-    "tinycomp.runtime.validate", "tinycomp.runtime.native.program", "tinycomp.runtime.native.unrecording",
-    "tinycomp.runtime.native.record", "tinycomp.runtime.artifact", "tinycomp.runtime.archive",
+    "tinycomp.runtime.validate", "tinycomp.runtime.native.program", "tinycomp.runtime.native.decoder",
+    "tinycomp.runtime.native.module_records", "tinycomp.runtime.artifact", "tinycomp.runtime.archive",
 )  # fmt: skip
 """Where the checks are."""
 TESTS = ("tests/runtime/test_validate.py",)

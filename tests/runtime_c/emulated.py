@@ -19,11 +19,11 @@ from typing import Any, NoReturn, cast
 import numpy as np
 import pytest
 
+from tinycomp.runtime.native.encoder import encoded
 from tinycomp.runtime.native.executor import NativeProgram, Pool
 from tinycomp.runtime.native.library import ffi, raise_error
 from tinycomp.runtime.native.processor import available_isas
 from tinycomp.runtime.native.program import Program
-from tinycomp.runtime.native.recording import encoded
 
 PROJECT = Path(__file__).resolve().parents[2]
 CROSS = PROJECT / "runtime_c" / "tests" / "cross.py"

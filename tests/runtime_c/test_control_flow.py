@@ -18,9 +18,9 @@ from tests import records
 from tests.runtime_c.test_memory_faults import SHIM
 from tests.targets.c.ops.test_control_flow import choosing, counting, growing, growing_feeds
 from tinycomp.errors import ArtifactError, ExecutionError, TargetError
+from tinycomp.runtime.native.encoder import encoded
 from tinycomp.runtime.native.executor import NativeProgram, Pool
 from tinycomp.runtime.native.program import Operand, Program
-from tinycomp.runtime.native.recording import encoded
 from tinycomp.runtime.regions import NativeRegion
 
 

@@ -14,10 +14,10 @@ from tests.runtime_c.helpers import NO_ACTIVATION, OWN_BLOCKS
 from tests.threads import in_threads
 from tinycomp.errors import ArtifactError, TargetError
 from tinycomp.runtime.native import processor
+from tinycomp.runtime.native.encoder import encoded
 from tinycomp.runtime.native.executor import NativeProgram, Pool
 from tinycomp.runtime.native.processor import available_isas, cpu_features
 from tinycomp.runtime.native.program import ABSENT, BufferSpec, Instruction, Operand, Program
-from tinycomp.runtime.native.recording import encoded
 
 
 def layer(source: Operand, target: Operand, weight: int, rows: int, width: int) -> Instruction:

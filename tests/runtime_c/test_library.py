@@ -30,7 +30,7 @@ from tests.runtime_c.clibrary import HEADERS, LIBRARY, CModule, LibraryError, li
 from tinycomp.cli import main
 from tinycomp.data import digits
 from tinycomp.driver.targets import resolve_targets
-from tinycomp.runtime.native.record import MEMBER
+from tinycomp.runtime.native.module_records import MEMBER
 
 ROOT = Path(__file__).resolve().parents[2]
 

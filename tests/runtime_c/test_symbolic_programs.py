@@ -18,10 +18,10 @@ from tests.threads import in_threads
 from tinycomp.errors import ArtifactError, ExecutionError, FeedError, MemoryLimitError, TargetError
 from tinycomp.memory import budget
 from tinycomp.runtime.binding import direct_call
+from tinycomp.runtime.native.encoder import encoded
 from tinycomp.runtime.native.executor import NativeProgram, Pool, Weights
 from tinycomp.runtime.native.library import ffi, lib
 from tinycomp.runtime.native.program import ArenaBuffer, BufferSpec, Instruction, Operand, Program, TableWord
-from tinycomp.runtime.native.recording import encoded
 from tinycomp.runtime.plan import Plan, Step
 from tinycomp.runtime.regions import NativeRegion
 from tinycomp.runtime.spec import TensorSpec

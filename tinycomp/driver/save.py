@@ -18,8 +18,8 @@ from tinycomp.runtime.blob import Blob, BlobRegion
 from tinycomp.runtime.csource.region import CRegion
 from tinycomp.runtime.csource.source import CSource
 from tinycomp.runtime.device.region import DeviceRegion
+from tinycomp.runtime.native.module_records import ModuleRecord, StepRecord
 from tinycomp.runtime.native.program import Array, Program
-from tinycomp.runtime.native.record import ModuleRecord, StepRecord
 from tinycomp.runtime.plan import ABSENT, DISCARD, Plan
 from tinycomp.runtime.regions import NativeRegion
 from tinycomp.runtime.report import Report

@@ -1,12 +1,11 @@
 """The container of saved modules and dumps: a zip file with JSON, text and raw arrays; no pickle, nothing that runs.
 
 Members: ``manifest.json`` (format version, and what the module is), texts, ``arrays.safetensors`` with every array as
-bytes, stored once per content, ``native.bin``, the records of their programs
-(:mod:`tinycomp.runtime.native.record`), and ``checksums.json``, those of all others. Programs name kernels, not machine
-code, so a file works on every processor that tinycomp runs on. Nothing is compressed, so that a file that is read is
-mapped and its arrays are views of it. The checksums are those that a zip file has of each member, which are computed
-once and compared with both lists: they tell of damage and of edits, not of malice, against which everything is
-validated.
+bytes, stored once per content, ``native.bin``, the records of their programs (:mod:`.native.module_records`), and
+``checksums.json``, those of all others. Programs name kernels, not machine code, so a file works on every processor
+that tinycomp runs on. Nothing is compressed, so that a file that is read is mapped and its arrays are views of it. The
+checksums are those that a zip file has of each member, which are computed once and compared with both lists: they tell
+of damage and of edits, not of malice, against which everything is validated.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ from tinycomp.memory.system import open_regular
 from tinycomp.records import dataclass, field
 from tinycomp.runtime.forms import COUNT, DAMAGED, check_form
 from tinycomp.runtime.manifest import ARCHIVE
+from tinycomp.runtime.native.module_records import MEMBER, Recorded, Recorder, read_records
 from tinycomp.runtime.native.program import Array
-from tinycomp.runtime.native.record import MEMBER, Recorded, Recorder, read_records
 from tinycomp.runtime.spec import TensorSpec
 
 FORMAT = 7
@@ -54,7 +53,7 @@ class Archive:
         manifest: JSON-able description.
         texts: Further texts by member name.
         arrays: Arrays by key.
-        record: The records of programs that are written; see :mod:`.native.record`.
+        record: The records of programs that are written; see :mod:`.native.module_records`.
         fingerprint: Of a file that was read, what :func:`fingerprint` says of it.
     """
 

@@ -22,9 +22,9 @@ from tinycomp.runtime.assumptions import module_of
 from tinycomp.runtime.forms import DAMAGED, locating
 from tinycomp.runtime.module import Module, ModuleParts
 from tinycomp.runtime.native.executor import Pool
+from tinycomp.runtime.native.module_records import Recorded
 from tinycomp.runtime.native.processor import default_threads
 from tinycomp.runtime.native.program import Program
-from tinycomp.runtime.native.record import Recorded
 from tinycomp.runtime.plan import DISCARD, FIRST_FREE, Plan, Step
 from tinycomp.runtime.regions import NativeRegion, settled
 from tinycomp.runtime.report import Report

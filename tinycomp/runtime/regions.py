@@ -13,10 +13,10 @@ from tinycomp.memory.budget import current
 from tinycomp.memory.constants import Constants
 from tinycomp.memory.locks import Lock
 from tinycomp.runtime.native.direct import Direct, make_direct
+from tinycomp.runtime.native.encoder import with_constants
 from tinycomp.runtime.native.executor import NativeProgram, Pool, Weights
 from tinycomp.runtime.native.library import kernel_named
 from tinycomp.runtime.native.program import Array, Program
-from tinycomp.runtime.native.recording import with_constants
 from tinycomp.runtime.plan import Plan, Run
 
 if TYPE_CHECKING:

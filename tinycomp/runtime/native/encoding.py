@@ -44,7 +44,7 @@ class Writer:
             if field in ("i", "n"):
                 words.append(value)
             elif field == "t":
-                self._bytes(value.replace("\0", "\ufffd").encode("utf-8", "replace") + b"\0")
+                self._text(value)
             elif field == "b":
                 self._bytes(value)
             elif field in _WORDS:
@@ -57,12 +57,15 @@ class Writer:
         words.append(len(items))
         if kind == "t":
             for item in items:
-                self._bytes(item.replace("\0", "\ufffd").encode("utf-8", "replace") + b"\0")
+                self._text(item)
         elif kind in _WORDS:
             for item in items:
                 words.extend(item)
         else:
             words.extend(items)
+
+    def _text(self, text: str) -> None:
+        self._bytes(text.replace("\0", "\ufffd").encode("utf-8", "replace") + b"\0")
 
     def _bytes(self, data: bytes) -> None:
         self.words.append(len(data))
@@ -85,9 +88,6 @@ class Reader:
     """Read records one after the other.
 
     Args:
-        data: The records.
-
-    Attributes:
         data: The records.
     """
 

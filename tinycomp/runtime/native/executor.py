@@ -14,10 +14,10 @@ from tinycomp.errors import DeclaredShapeError, ExecutionError, FeedError, Targe
 from tinycomp.memory.budget import SMALL, Limits, check_time, current, reserve_bytes, time_is_up
 from tinycomp.memory.mapped import mapping_of
 from tinycomp.records import dataclass
+from tinycomp.runtime.native.encoder import encoded
 from tinycomp.runtime.native.library import address, ffi, lib, raise_error
 from tinycomp.runtime.native.processor import default_threads
 from tinycomp.runtime.native.program import ALGORITHMS, Array, BufferSpec, Instruction, Program
-from tinycomp.runtime.native.recording import encoded
 from tinycomp.runtime.spec import array_dtype
 from tinycomp.symbolic import FARTHEST, Expression, Size, product
 

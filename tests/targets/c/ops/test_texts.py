@@ -16,7 +16,7 @@ import tinycomp
 from tests import records
 from tinycomp.errors import ArtifactError, ExecutionError, FeedError, MemoryLimitError, UnsupportedError
 from tinycomp.export_c import to_c
-from tinycomp.runtime.native.recording import encoded
+from tinycomp.runtime.native.encoder import encoded
 from tinycomp.runtime.native.texts import TextBorder
 
 ML, MICROSOFT = "ai.onnx.ml", "com.microsoft"

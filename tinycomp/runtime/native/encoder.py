@@ -1,4 +1,4 @@
-"""Programs as records (:mod:`.encoding`), which the C runtime reads, and files hold; :mod:`.unrecording` reads them.
+"""Programs as records (:mod:`.encoding`), which the C runtime reads, and files hold; :mod:`.decoder` reads them.
 
 A unit is a program with the bodies of its control flow, each of them before the program that runs it. Sizes are
 numbers, or numbers of values: the symbols of the program, and then one value per formula.

@@ -1,4 +1,4 @@
-"""Programs of records: what :func:`~.recording.encode` has written, read again."""
+"""Programs of records: what :func:`~.encoder.encode` has written, read again."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from tinycomp.errors import ArtifactError
 from tinycomp.memory.reading import reading
 from tinycomp.records import replace
+from tinycomp.runtime.native.encoder import FORMULA_CODES, SPACE_CODES, Encoded, Extent
 from tinycomp.runtime.native.encoding import Reader
 from tinycomp.runtime.native.library import kernel_at, kernel_named, lib
 from tinycomp.runtime.native.program import (
@@ -28,7 +29,6 @@ from tinycomp.runtime.native.program import (
     Texts,
     check_decoded,
 )
-from tinycomp.runtime.native.recording import FORMULA_CODES, SPACE_CODES, Encoded, Extent
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.symbolic import Expression, Size, define, if_zero, maximum, minimum, naming, parse, product, symbol
 

@@ -1,6 +1,6 @@
 """Files of records: the member ``native.bin`` of a saved module, for Python and for programs without it.
 
-It holds the programs of the module (:mod:`.recording`) and, where all of its steps are programs or functions of C, how
+It holds the programs of the module (:mod:`.encoder`) and, where all of its steps are programs or functions of C, how
 these follow each other. Arrays are named by number, in a table of their keys and of where they lie in
 ``arrays.safetensors``. ``runtime_c/src/module.c`` reads it, too.
 """
@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from tinycomp.errors import ArtifactError
 from tinycomp.memory.reading import reading
 from tinycomp.records import dataclass, field
+from tinycomp.runtime.native.decoder import decode
+from tinycomp.runtime.native.encoder import encoded
 from tinycomp.runtime.native.encoding import Reader, Writer
 from tinycomp.runtime.native.library import lib
 from tinycomp.runtime.native.program import Array, BufferSpec, Program
-from tinycomp.runtime.native.recording import encoded
-from tinycomp.runtime.native.unrecording import decode
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.symbolic import Expression
 
