@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from tinycomp.export_c.memory import MemoryMap
-from tinycomp.records import dataclass, replace
+from tinycomp.records import dataclass, fields, replace
 from tinycomp.runtime.csource.source import CSource
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.symbolic import Size
@@ -35,57 +36,47 @@ ABSENT = Place("absent")
 
 
 @dataclass(frozen=True)
+class Sized:
+    """What a call has that depends on the sizes of a run: the kernel is asked in every run what it needs.
+
+    Attributes:
+        spaces: What each operand lies in: ``"input"``, ``"output"``, ``"constant"``, ``"arena"`` or ``"none"``.
+        nbytes: Likewise how many bytes there are.
+        state: Where it packs what depends on sizes; absent if nothing does.
+        state_bytes: How many bytes that may be.
+        scratch_bytes: How many bytes it may need while it runs.
+    """
+
+    spaces: tuple[str, ...]
+    nbytes: tuple[Size, ...]
+    state: Place
+    state_bytes: int
+    scratch_bytes: int
+
+
+@dataclass(frozen=True)
 class Call:
     """One call of a kernel.
 
     Attributes:
         kernel: Its name.
-        params: Every field of its parameter struct.
+        params: Every field of its parameter struct: a number, or a size.
         operands: One place per letter of its signature.
         state: Where its packed weights begin among the weights; None if it has none.
-        units: How many units of work there are.
+        units: How many units of work there are, if that does not depend on sizes.
         scratch: Where the memory lies that it needs while it runs.
         sources: Names of the model's nodes that it computes.
+        sized: What depends on the sizes of a run; None if nothing does.
     """
 
     kernel: str
-    params: Mapping[str, int | float]
+    params: Mapping[str, Any]
     operands: tuple[Place, ...]
     state: int | None
     units: int
     scratch: Place
     sources: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class SizedCall:
-    """One call of a kernel that depends on the sizes of a run, which is asked in every run what it needs.
-
-    Attributes:
-        kernel: Its name.
-        params: Every field of its parameter struct.
-        operands: One place per letter of its signature.
-        spaces: Likewise as what these lie there: ``"input"``, ``"output"``, ``"constant"``, ``"arena"`` or ``"none"``.
-        nbytes: Likewise how many bytes there are.
-        state: Where packed weights for all sizes begin among the weights; None if it has none.
-        own_state: Where it packs what depends on sizes; absent if nothing does.
-        own_bytes: How many bytes that may be.
-        scratch: Where the memory lies that it needs while it runs.
-        scratch_bytes: How many bytes that may be.
-        sources: Names of the model's nodes that it computes.
-    """
-
-    kernel: str
-    params: Mapping[str, float | Size]
-    operands: tuple[Place, ...]
-    spaces: tuple[str, ...]
-    nbytes: tuple[Size, ...]
-    state: int | None
-    own_state: Place
-    own_bytes: int
-    scratch: Place
-    scratch_bytes: int
-    sources: tuple[str, ...]
+    sized: Sized | None = None
 
 
 @dataclass(frozen=True)
@@ -189,12 +180,9 @@ class Loop:
         condition: A byte that is 0 if there shall be no trip; absent if there shall be.
         trip: Where every trip finds its number.
         goes_on: A byte that every trip makes 0 if it is the last one.
-        begin: What happens before the first trip.
         body: One trip.
-        carried: What happens behind each trip: its values are those that the next one reads.
         rows: Of every trip: a value, and where that of the first one is kept; others follow it.
         trips: The number of trips that there must be for the rows to fill their results; None if there are no rows.
-        end: What happens behind the last trip.
         sources: Names of the model's nodes.
     """
 
@@ -202,24 +190,32 @@ class Loop:
     condition: Place
     trip: Place
     goes_on: Place
-    begin: tuple[Action, ...]
     body: tuple[Action, ...]
-    carried: tuple[Copy, ...]
     rows: tuple[Copy, ...]
     trips: int | None
-    end: tuple[Copy, ...]
     sources: tuple[str, ...]
 
 
-Action = Call | SizedCall | Word | Find | Condition | Fill | Copy | Source | If | Loop
+Action = Call | Word | Find | Condition | Fill | Copy | Source | If | Loop
 
 
-def _calls_in(actions: Iterable[Action]) -> Iterator[Call | SizedCall]:
+def placed(value: Any, memory: MemoryMap) -> Any:
+    """Return actions, or parts of them, with offsets in the arena for places in buffers."""
+    if isinstance(value, Place):
+        return Place("arena", 0, memory.offset(value.index) + value.offset) if value.base == "buffer" else value
+    if isinstance(value, tuple):
+        return tuple([placed(each, memory) for each in value])
+    if isinstance(value, Action | Sized):
+        return replace(value, **{each.name: placed(getattr(value, each.name), memory) for each in fields(value)})
+    return value
+
+
+def _calls_in(actions: Iterable[Action]) -> Iterator[Call]:
     """Yield all calls of kernels in some actions and in what these repeat or choose between."""
     waiting = [*actions][::-1]
     while waiting:
         action = waiting.pop()
-        if isinstance(action, Call | SizedCall):
+        if isinstance(action, Call):
             yield action
         elif isinstance(action, If):
             waiting += [*action.bodies[0], *action.bodies[1]][::-1]
@@ -260,14 +256,14 @@ class Calls:
     cache: int
 
     @property
-    def calls(self) -> tuple[Call | SizedCall, ...]:
+    def calls(self) -> tuple[Call, ...]:
         """The calls of kernels, in order."""
         return tuple(_calls_in(self.steps))
 
     @property
     def is_sized(self) -> bool:
         """Whether some calls depend on the sizes of a run."""
-        return any(isinstance(call, SizedCall) for call in self.calls)
+        return any(call.sized is not None for call in self.calls)
 
     @property
     def kernels(self) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from tinycomp.export_c.actions import (
     If,
     Loop,
     Place,
-    SizedCall,
+    Sized,
     Source,
     Word,
 )
@@ -361,7 +361,7 @@ class _Writer:
         """Return the parameters of all calls as constants, each once, and what expands those that are kept in part."""
         by_kernel: dict[str, dict[str, Call]] = {}
         for call in self.calls.calls:
-            if isinstance(call, Call) and (value := _params(call)):
+            if call.sized is None and (value := _params(call)):
                 by_kernel.setdefault(call.kernel, {}).setdefault(value, call)
         lines: list[str] = []
         for kernel, calls in by_kernel.items():
@@ -466,9 +466,7 @@ class _Writer:
 
     def _action(self, step: Action, indent: str) -> list[str]:
         if isinstance(step, Call):
-            return self._call(step, indent)
-        if isinstance(step, SizedCall):
-            return self._sized_call(step, indent)
+            return self._call(step, indent) if step.sized is None else self._sized_call(step, step.sized, indent)
         if isinstance(step, Word):
             to, value = self._pointer(step.place), self._size(step.value)
             return [f"{indent}memcpy({to}, &(int64_t){{{value}}}, sizeof(int64_t));"]
@@ -497,7 +495,7 @@ class _Writer:
             *self._unless(indent, f"{name} < 0 || {name} > {most}", "FAILED"),
         ]
 
-    def _sized_call(self, step: SizedCall, indent: str) -> list[str]:
+    def _sized_call(self, step: Call, sized: Sized, indent: str) -> list[str]:
         """Return lines for a call that is planned in every run."""
         fields, name = kernel_named(step.kernel).fields, f"TC_NAME(tc_{step.kernel})"
         values = [
@@ -505,8 +503,8 @@ class _Writer:
             for key, value in step.params.items()
             if fields[key] is float or value != 0
         ]
-        pack = "NULL" if step.own_state.base == "absent" else f"TC_NAME(tc_{step.kernel}_pack)"
-        spaces = ", ".join(f"{{TC_{space.upper()}, 0, 0}}" for space in step.spaces)
+        pack = "NULL" if sized.state.base == "absent" else f"TC_NAME(tc_{step.kernel}_pack)"
+        spaces = ", ".join(f"{{TC_{space.upper()}, 0, 0}}" for space in sized.spaces)
         state = "NULL" if step.state is None else f"weights + {step.state}"
         inside = f"{indent}  "
         return [
@@ -519,13 +517,13 @@ class _Writer:
             f"{inside}static const tc_sized kernel = {{TC_NAME(tc_{step.kernel}_prepare), {pack}, {name}, "
             f"{len(step.operands)}}};",
             f"{inside}static const tc_operand places[] = {{{spaces}}};",
-            f"{inside}const int64_t bytes[] = {{{', '.join(map(self._size, step.nbytes))}}};",
+            f"{inside}const int64_t bytes[] = {{{', '.join(map(self._size, sized.nbytes))}}};",
             *(f"{inside}operands[{number}] = {self._pointer(place)};" for number, place in enumerate(step.operands)),
             f"{inside}call.params = {'&parameters' if fields else 'NULL'};",
             f"{inside}call.state = {state};",
             f"{inside}call.scratch = {self._pointer(step.scratch)};",
-            f"{inside}if (!tc_run_sized(&kernel, &call, places, bytes, {self._pointer(step.own_state)}, "
-            f"{step.own_bytes}, {step.scratch_bytes}) || failure) {{",
+            f"{inside}if (!tc_run_sized(&kernel, &call, places, bytes, {self._pointer(sized.state)}, "
+            f"{sized.state_bytes}, {sized.scratch_bytes}) || failure) {{",
             f"{inside}  return {self.names.macro}_FAILED;",
             f"{inside}}}",
             f"{indent}}}",
@@ -611,7 +609,6 @@ class _Writer:
             "1" if step.condition.base == "absent" else f"*(const unsigned char *)({self._pointer(step.condition)})"
         )
         lines.append(f"{indent}unsigned char {goes_on} = {begins};")
-        lines += self.actions(step.begin, indent)
         lines += [
             f"{indent}for (; {goes_on} && {trip} < {limit}; {trip}++) {{",
             *self._rows_end(step, f"{indent}  ", f"{trip} >= {step.trips}"),
@@ -619,10 +616,8 @@ class _Writer:
             *self.actions(step.body, f"{indent}  "),
             f"{indent}  {goes_on} = *(const unsigned char *)({self._pointer(step.goes_on)});",
             *(f"{indent}  " + self._copy(row, trip, replace(row, to=row.to.at(row.nbytes))) for row in step.rows),
-            *(f"{indent}  {self._copy(copy)}" for copy in step.carried),
             f"{indent}}}",
             *self._rows_end(step, indent, f"{trip} != {step.trips}"),
-            *(indent + self._copy(copy) for copy in step.end),
         ]
         return lines
 
@@ -728,7 +723,7 @@ def _apart(step: Action) -> tuple[tuple[Any, ...], tuple[Place, ...]] | None:
     if isinstance(step, Copy):
         numbers = (step.nbytes, step.to.offset, step.source.offset)
         return ((step.nbytes,), (step.to, step.source)) if all(isinstance(n, int) for n in numbers) else None
-    if isinstance(step, Call):
+    if isinstance(step, Call) and step.sized is None:
         return (step.kernel, step.params, step.state, step.units), (*step.operands, step.scratch)
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 
-from tinycomp.export_c.actions import Call, SizedCall
+from tinycomp.export_c.actions import Call
 from tinycomp.runtime.native.library import lib
 
 _PAIRS = frozenset({"qmatmul", "qconv2d_winograd"})
@@ -14,7 +14,7 @@ _TILED = frozenset(itertools.product((3, 5), (1, 2), (False, True)))
 """The tiles of depthwise convolutions: size, stride, and whether results are bytes by the float rule."""
 
 
-def definitions_of(calls: Iterable[Call | SizedCall]) -> Mapping[str, str]:
+def definitions_of(calls: Iterable[Call]) -> Mapping[str, str]:
     """Return the macros that say which variants some calls take, by name."""
     tiles: set[tuple[int, int, bool]] = set()
     is_wide, operations = False, 0
