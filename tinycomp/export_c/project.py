@@ -13,12 +13,11 @@ from tinycomp.arguments import checked
 from tinycomp.checking import random_feeds
 from tinycomp.errors import ExecutionError, FeedError, MemoryLimitError, UnsupportedError
 from tinycomp.export_c import text
-from tinycomp.export_c.actions import Calls
 from tinycomp.export_c.calls import calls_of
 from tinycomp.export_c.memory import MemoryMap
+from tinycomp.export_c.names import names_of
 from tinycomp.export_c.processors import Processor, processor_named
-from tinycomp.export_c.sources import files_of, headers_of
-from tinycomp.export_c.variants import definitions_of
+from tinycomp.export_c.sources import files_of
 from tinycomp.records import asdict, dataclass, field, replace
 from tinycomp.runtime.files import folder_named, make_folder, write_files
 from tinycomp.runtime.module import Module
@@ -29,8 +28,6 @@ Weights = Literal["array", "binary", "pointer"]
 """How a project holds its weights."""
 _ATTEMPTS = 5
 """Budgets that are tried before the fewest bytes are."""
-_BUSY = 0.003
-"""The part of a model's work that a kernel has at least whose code is made for speed alone."""
 _LARGEST_CASE = 1 << 16
 """Elements of inputs in a test at the largest sizes."""
 
@@ -122,28 +119,13 @@ def to_c(
     processor = processor_named(cpu)
     calls = calls_of(module, processor)
     cases = _cases(module, calls.sizes, feeds, seed)
-    names = text.names_of(calls, name, weights)
-    files = {
-        f"{name}.h": text.header(calls, names, processor.alignment),
-        f"{name}.c": text.source(calls, names),
-        "test.c": text.test(names, cases),
-        "Makefile": text.makefile(calls, names, processor),
-        "CMakeLists.txt": text.cmake(calls, names, processor),
-        "README.md": text.readme(calls, names, processor),
-    }
-    if weights != "pointer":
-        files[f"{name}_weights.h"] = text.weights_header(names)
-        files[f"{name}_weights.c"] = text.weights(calls, names, processor)
-    flags = {}
-    for number, source in enumerate(calls.sources):
-        files[f"{name}_part_{number}.c"] = text.part(source, number, names)
-        flags[f"{name}_part_{number}.c"] = ("-ffp-contract=off", *source.flags)
+    names = names_of(calls, name, weights)
+    files = text.texts_of(calls, names, processor, cases)
+    parts = {f"{name}_part_{number}.c": source.flags for number, source in enumerate(calls.sources)}
     if calls.kernels:
-        files[f"{name}_kernels.h"] = text.kernels(
-            calls.kernels, _headers(calls), definitions_of(calls.calls), processor, names, calls.is_sized
-        )
         runtime = files_of(calls.kernels, processor.vocabulary, calls.is_sized)
         files |= {f"runtime/{path}": content for path, content in runtime.items()}
+    flags = {part: ("-ffp-contract=off", *own) for part, own in parts.items()}
     binaries = {} if weights == "array" else {f"{name}_weights.bin": calls.weights or b"\0"}
     return Project(files, name, processor, calls.memory, len(calls.weights), calls.kernels, binaries, flags)
 
@@ -186,13 +168,6 @@ def to_c_within(build: Callable[[int | str], Module], nbytes: int, cpu: str = "g
             found=f"{project.memory_bytes:,} bytes", hint="Most is in use in the step that is named.",
         )  # fmt: skip
     return project
-
-
-def _headers(calls: Calls) -> tuple[list[str], list[str]]:
-    """Return the headers of the kernels that have most to do, and of the others."""
-    total = sum(calls.work.values())
-    busy = headers_of(kernel for kernel in calls.kernels if calls.work[kernel] >= _BUSY * total)
-    return busy, [name for name in headers_of(calls.kernels) if name not in busy]
 
 
 def _cases(

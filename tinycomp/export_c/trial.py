@@ -17,124 +17,16 @@ from typing import Any
 from tinycomp.errors import ExecutionError, UnsupportedError
 from tinycomp.export_c.processors import Processor
 from tinycomp.export_c.project import Project
+from tinycomp.export_c.text import filled, template
 from tinycomp.records import dataclass
 
 _SECONDS = 600
 _WARNINGS = ("-Wall", "-Wextra", "-pedantic")
 _FLAGS = ("-std=c11", "-ffp-contract=fast", "-fno-math-errno", "-ffunction-sections", "-fdata-sections")
-
-_STARTUP = """\
-/* Starts an emulated Cortex-M, counts instructions with its system timer, and finds out how deep the stack was. */
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-extern uint32_t stack_top, data_begin, data_end, data_load, bss_begin, bss_end;
-extern void initialise_monitor_handles(void);
-int main(void);
-
-#define CONTROL (*(volatile uint32_t *)0xE000E010)
-#define RELOAD (*(volatile uint32_t *)0xE000E014)
-#define VALUE (*(volatile uint32_t *)0xE000E018)
-enum { PAINTED = 32768, PAINT = 0x5A5A5A5A };
-static volatile uint32_t wraps;
-static uintptr_t outside;
-
-static void reset(void) {
-#if defined(__ARM_FP)
-  *(volatile uint32_t *)0xE000ED88 |= 0xFu << 20; /* the floating-point unit */
-  __asm volatile("dsb\\n\\tisb");
-#endif
-  memcpy(&data_begin, &data_load, (uintptr_t)&data_end - (uintptr_t)&data_begin);
-  memset(&bss_begin, 0, (uintptr_t)&bss_end - (uintptr_t)&bss_begin);
-  initialise_monitor_handles();
-  exit(main());
-}
-static void fault(void) {
-  printf("fault\\n");
-  exit(3);
-}
-static void tick(void) { wraps++; }
-__attribute__((section(".vectors"), used)) const void *const vectors[16] = {
-    &stack_top, (void *)reset, (void *)fault, (void *)fault, (void *)fault, (void *)fault, (void *)fault, 0, 0, 0, 0,
-    (void *)fault, (void *)fault, 0, (void *)fault, (void *)tick};
-
-void test_begin(void) {
-  outside = (uintptr_t)__builtin_frame_address(0);
-  for (volatile uint32_t *p = (volatile uint32_t *)(outside - PAINTED); (uintptr_t)p < outside - 64; p++) {
-    *p = PAINT;
-  }
-  RELOAD = 0xFFFFFF;
-  VALUE = 0;
-  CONTROL = 7;
-}
-void test_end(void) {
-  const uint32_t value = VALUE, wrapped = wraps;
-  CONTROL = 0;
-  const volatile uint32_t *p = (const volatile uint32_t *)(outside - PAINTED);
-  while (*p == PAINT) {
-    p++;
-  }
-  printf("ticks %llu\\nstack %lu\\n", (unsigned long long)wrapped * 0x1000000 + (0xFFFFFF - value),
-         (unsigned long)(outside - (uintptr_t)p));
-}
-"""
-_RISCV_STARTUP = """\
-/* Counts the instructions of an emulated RISC-V, and finds out how deep the stack was. */
-#include <stdint.h>
-#include <stdio.h>
-
-enum { PAINTED = 32768, PAINT = 0x5A5A5A5A };
-static uint64_t begun;
-static uintptr_t outside;
-
-static uint64_t instructions(void) {
-  uint32_t high, low, again;
-  do {
-    __asm volatile("csrr %0, minstreth\\n\\tcsrr %1, minstret\\n\\tcsrr %2, minstreth"
-                   : "=r"(high), "=r"(low), "=r"(again));
-  } while (high != again);
-  return (uint64_t)high << 32 | low;
-}
-void test_begin(void) {
-  outside = (uintptr_t)__builtin_frame_address(0);
-  for (volatile uint32_t *p = (volatile uint32_t *)(outside - PAINTED); (uintptr_t)p < outside - 64; p++) {
-    *p = PAINT;
-  }
-  begun = instructions();
-}
-void test_end(void) {
-  const uint64_t count = instructions() - begun;
-  const volatile uint32_t *p = (const volatile uint32_t *)(outside - PAINTED);
-  while (*p == PAINT) {
-    p++;
-  }
-  printf("ticks %lu\\nstack %lu\\n", (unsigned long)count, (unsigned long)(outside - (uintptr_t)p));
-}
-"""
 _RISCV_MEMORY = (
     "__flash=0x80000000", "__flash_size=0x800000", "__ram=0x80800000", "__ram_size=0x800000", "__stack_size=0x10000",
 )  # fmt: skip
 """Where qemu's board has memory, for picolibc's linker script."""
-_LINKER = """\
-ENTRY(vectors)
-MEMORY {
-  FLASH (rx) : ORIGIN = 0x00000000, LENGTH = @FLASH@
-  RAM (rwx) : ORIGIN = 0x20000000, LENGTH = @RAM@
-  @CONSTANTS@
-}
-SECTIONS {
-  .text : { KEEP(*(.vectors)) *(.text*) . = ALIGN(8); } > FLASH
-  .rodata : { *(.rodata*) . = ALIGN(8); } > CONSTANTS
-  .ARM.extab : { *(.ARM.extab*) } > FLASH
-  .ARM.exidx : { *(.ARM.exidx*) } > FLASH
-  data_load = LOADADDR(.data);
-  .data : { data_begin = .; *(.data*) . = ALIGN(8); data_end = .; } > RAM AT > FLASH
-  .bss (NOLOAD) : { bss_begin = .; *(.bss*) *(COMMON) . = ALIGN(8); bss_end = .; end = .; } > RAM
-  stack_top = ORIGIN(RAM) + LENGTH(RAM);
-}
-"""
 _CONSTANTS = "CONSTANTS (r) : ORIGIN = {}, LENGTH = 4M"
 _MEMORY = {"mps3-an547": ("512K", "512K", _CONSTANTS.format("0x60000000"))}
 _USUAL = ("2M", "4M", _CONSTANTS.format("0x00200000"))
@@ -229,7 +121,7 @@ def _on_board(project: Project, folder: Path, options: Sequence[str]) -> Trial:
 
 def _link_for_riscv(processor: Processor, folder: Path, objects: Sequence[str]) -> list[str]:
     """Link a test for the board, and return how qemu is told of it."""
-    (folder / "startup.c").write_text(_RISCV_STARTUP)
+    (folder / "startup.c").write_text(template("startup_riscv.c"))
     own = [processor.compiler, *_flags(processor)]
     _call([*own, "-march=rv32imc_zicsr", "-O2", "-c", "startup.c"], folder)
     memory = [f"-Wl,--defsym={each}" for each in _RISCV_MEMORY]
@@ -241,10 +133,9 @@ def _link_for_riscv(processor: Processor, folder: Path, objects: Sequence[str]) 
 def _link_for_arm(processor: Processor, folder: Path, objects: Sequence[str]) -> list[str]:
     """Link a test for the board."""
     flash, ram, constants = _MEMORY.get(processor.board, _USUAL)
-    (folder / "startup.c").write_text(_STARTUP)
-    (folder / "board.ld").write_text(
-        _LINKER.replace("@FLASH@", flash).replace("@RAM@", ram).replace("@CONSTANTS@", constants)
-    )
+    (folder / "startup.c").write_text(template("startup_arm.c"))
+    memory = {"flash": flash, "ram": ram, "constants": constants}
+    (folder / "board.ld").write_text(filled("board.ld", memory))
     flags = processor.flags.split()
     _call([processor.compiler, *flags, "-O2", "-c", "startup.c"], folder)
     link = [
