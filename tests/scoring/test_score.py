@@ -170,6 +170,20 @@ def test_fixed_batches_are_filled_up(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, tinycomp.compile(digits_model())(IMAGES[:30]), atol=1e-6)
 
 
+def test_memory_that_does_not_suffice_is_an_error_with_the_place(tmp_path: Path) -> None:
+    """And a file whose name is no text has its rejects written down."""
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.parquet"))
+    with path.open("wb") as file:
+        pq.write_table(pa.table({"tokens": [[0], [None]]}), file)
+    scored = tinycomp.score(embedding(), path, tmp_path / "out", workers=1)
+    assert pq.read_table(scored.rejects).to_pydict()["file"] == [f"{tmp_path}/\\xff.parquet"]
+    model = tmp_path / "m.tcm"
+    tinycomp.compile(embedding(), shapes={"tokens": (1 << 40, 1)}, memory_limit=1 << 50).save(model)
+    worker = Worker(Settings(str(model), str(tmp_path), {"tokens": "tokens"}, (), None, 1))
+    with pytest.raises(ExecutionError, match=r"parquet, row group 0: the memory does not suffice; found .* Use a sm"):
+        worker.score(Piece(0, str(path), 0, 2))
+
+
 def test_an_error_of_a_worker_is_that_of_the_run(tmp_path: Path) -> None:
     path = write(tmp_path / "d.parquet")
     (tmp_path / "m.tcm").write_bytes(b"no module")
@@ -195,6 +209,7 @@ def test_what_cannot_be_scored_is_refused_before_anything_is_written(tmp_path: P
     )
     refused('columns, "imag": not an input.*Did you mean "image"', OptionError, path, columns={"imag": "image"})
     refused('there is no column "prob"; expected one of id, image, probabil', FeedError, path, keep=["prob"])
+    refused(r'there is no column "\\ud800"; expected one of id', FeedError, path, keep=["\ud800"])
     refused("score: a path is empty", OptionError, path, files=[path, ""])
     refused('keep, "id": a column is kept twice', OptionError, path, keep=["id", "id"])
     refused("the file is given twice", FeedError, path, files=[path, tmp_path])

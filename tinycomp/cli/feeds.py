@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
+import warnings
+import zipfile
 from argparse import Namespace
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from tinycomp import checking
 from tinycomp.cli.exits import UsageError
 from tinycomp.data import digits
+from tinycomp.errors import did_you_mean
 from tinycomp.memory.reading import read_regular, reading
 from tinycomp.runtime.files import write_file
 from tinycomp.runtime.spec import TensorSpec
@@ -22,7 +26,10 @@ SHIPPED = "digits"
 """Stands for the images in :mod:`tinycomp.data`."""
 _BATCH = 20
 _SUFFIXES = (".npy", ".npz")
+_ARCHIVES = (b"PK\x03\x04", b"PK\x05\x06")
 _ARRAYS, _MOST = "an .npy or .npz file without pickled objects", 1 << 40
+_SHOWN = 200
+_HINT = "Write it with numpy.save or numpy.savez."
 
 
 def feeds_of(
@@ -42,7 +49,7 @@ def feeds_of(
     needed = [spec for spec in specs if spec.name not in defaults]
     given: dict[str, Any] = {}
     for text in options.input:
-        read = read_feeds(text, needed)
+        read = read_feeds(text, specs, defaults)
         for name in read.keys() & given.keys():
             raise UsageError("this input is given twice", where=f'input "{name}"', found=text, hint="Give it once.")
         given |= read
@@ -87,7 +94,8 @@ def save_outputs(path: Path, outputs: Mapping[str, Any]) -> None:
     for name, value in outputs.items():
         if not isinstance(value, np.ndarray) or value.dtype.kind in "OV":
             raise UsageError(
-                "only arrays of numbers can be saved", where=f'output "{name}"', found=type(value).__name__,
+                "only arrays of numbers can be saved", where=f'output "{name}"',
+                found=str(getattr(value, "dtype", type(value).__name__)),
                 hint="Leave out --output, or use the Python interface.",
             )  # fmt: skip
     stored = io.BytesIO()
@@ -95,36 +103,79 @@ def save_outputs(path: Path, outputs: Mapping[str, Any]) -> None:
     write_file(path, stored.getvalue())
 
 
-def read_feeds(text: str, specs: Sequence[TensorSpec]) -> dict[str, Any]:
+def read_feeds(text: str, specs: Sequence[TensorSpec], defaults: Collection[str] = ()) -> dict[str, np.ndarray]:
     """Read ``name=file.npy``, ``file.npy`` for the only input, or ``file.npz``.
 
+    Args:
+        text: What is given.
+        specs: What the model takes.
+        defaults: Names of inputs that have a value of their own.
+
     Raises:
-        UsageError: If the file cannot be read, or it does not say for which of several inputs it is.
+        UsageError: If the file cannot be read, it holds arrays of other names, or it does not say for which of several
+            inputs it is.
     """
     name, equals, file = text.partition("=")
     if not equals:
         name, file = "", text
-    loaded = _load(Path(file))
-    if isinstance(loaded, dict):
-        if name:
-            raise UsageError("an .npz file holds several inputs", where=text, hint=f"Write --input {file}.")
-        return loaded
-    if not name and len(specs) != 1:
+    known = {spec.name: spec for spec in specs}
+    with _reading(file):
+        data = read_regular(file, _MOST)
+        if data.startswith(_ARCHIVES):
+            if name:
+                raise UsageError("an .npz file holds several inputs", where=text, hint=f"Write --input {file}.")
+            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                return _members(archive, file, known)
+        needed = [spec.name for spec in specs if spec.name not in defaults]
+        if not name and len(needed) != 1:
+            raise UsageError(
+                "which input is this?", where=file, expected=f"one of {', '.join(needed)}",
+                hint=f"Write --input NAME={file}.",
+            )  # fmt: skip
+        name = name or needed[0]
+        _refuse_unknown(name, known, file)
+        return {name: _array(io.BytesIO(data), known[name])}
+
+
+def _members(archive: zipfile.ZipFile, file: str, known: Mapping[str, TensorSpec]) -> dict[str, np.ndarray]:
+    """Return the arrays of an archive by the names of its members, of which none is read before all are known."""
+    members = dict[str, str]()
+    for member in archive.namelist():
+        name = member.removesuffix(".npy")
+        _refuse_unknown(name, known, file)
+        if name in members:
+            raise UsageError("two arrays have one name", where=f'{file}, "{name}"', hint=_HINT)
+        members[name] = member
+    arrays = dict[str, np.ndarray]()
+    for name, member in members.items():
+        with _reading(f'{file}, "{name}"'), archive.open(member) as stored:
+            arrays[name] = _array(stored, known[name])
+    return arrays
+
+
+def _refuse_unknown(name: str, known: Collection[str], file: str) -> None:
+    if name not in known:
         raise UsageError(
-            "which input is this?", where=file, expected=f"one of {', '.join(s.name for s in specs)}",
-            hint=f"Write --input NAME={file}.",
+            f'the model has no input "{name[:_SHOWN]}"', where=file,
+            expected=f"arrays for {', '.join(known) or 'nothing'}", hint=did_you_mean(name, known),
         )  # fmt: skip
-    return {name or specs[0].name: loaded}
 
 
-def _load(path: Path) -> np.ndarray | dict[str, np.ndarray]:
-    hint = "Write it with numpy.save or numpy.savez."
-    with reading(UsageError, path, _ARRAYS, problem="cannot be read as arrays", hint=hint):
-        stored = np.load(io.BytesIO(read_regular(path, _MOST)), allow_pickle=False)
-        if isinstance(stored, np.ndarray):
-            return stored
-        with stored:
-            return dict(stored)
+def _array(file: IO[bytes], spec: TensorSpec) -> np.ndarray:
+    """Return the array that a file holds, and nothing else; the end is read, where an archive compares checksums."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what is an error, or read all the same
+        array: np.ndarray = np.lib.format.read_array(file, allow_pickle=False)
+    if file.read(1):
+        raise ValueError(f"more bytes than an array of {array.dtype} and shape {array.shape} has")
+    wanted = spec.numpy_dtype
+    if array.dtype.kind == "V" and wanted is not None and array.dtype == f"V{wanted.itemsize}" and wanted.kind == "V":
+        return array.view(wanted)  # numpy writes the dtypes of ml_dtypes as bytes without a name
+    return array
+
+
+def _reading(where: str) -> contextlib.AbstractContextManager[None]:
+    return reading(UsageError, where, _ARRAYS, problem="cannot be read as arrays", hint=_HINT)
 
 
 class CalibrationFiles:

@@ -239,7 +239,10 @@ def _native(spec: TensorSpec, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     if array.dtype.newbyteorder("=") == dtype:
         return array.astype(dtype)
     if dtype.kind == "O" and array.dtype.kind in "UT":
-        return array.astype(object)
+        try:
+            return array.astype(object)
+        except SystemError as error:  # what numpy raises for bytes that no text has
+            raise misfit(spec, "an element is not a text", "a code beyond U+10FFFF") from error
     name = f'"{spec.dtype}"' if spec.dtype in _NUMPY else f"ml_dtypes.{spec.dtype}"
     hint = f"Convert it first, for instance with array.astype({name})."
     raise misfit(spec, "wrong dtype", array.dtype.name, hint)

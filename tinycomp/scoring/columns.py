@@ -25,6 +25,7 @@ _LEAVES: dict[str, pa.DataType] = {
     "bool": pa.bool_(), "string": pa.string(),
 }  # fmt: skip
 """What the elements of a tensor are in a column; bfloat16 is widened, because Arrow does not have it."""
+_MOST_IN_A_LIST = (1 << 31) - 1
 _MAPS = re.compile(r"seq<map<(?P<key>\w+), (?P<value>\w+)\[\]>>")
 
 
@@ -61,7 +62,7 @@ def check_input(spec: TensorSpec) -> None:
     """
     if spec.dtype not in _LEAVES:
         raise UnsupportedError("no column can hold this input", where=f'input "{spec.name}"', found=str(spec))
-    if not spec.shape:
+    if not spec.shape or spec.shape[0] == 0:
         raise UnsupportedError(
             "the input has no dimension for rows", where=f'input "{spec.name}"', expected="a batch in front",
             found=str(spec), hint="Give the model a first dimension for rows, or fix this input in the model.",
@@ -92,6 +93,11 @@ def type_of(spec: TensorSpec, rows: int | str | None) -> pa.DataType:
             expected=f"{rows} in front, as in the inputs", found=str(spec),
             hint="Score a model without this output.",
         )  # fmt: skip
+    if math.prod(dim for dim in spec.shape[1:] if isinstance(dim, int)) > _MOST_IN_A_LIST:
+        raise UnsupportedError(
+            "too many elements for one row of a column", where=f'output "{spec.name}"', found=str(spec),
+            expected=f"at most {_MOST_IN_A_LIST}", hint="Score a model without this output.",
+        )  # fmt: skip
     kind = _LEAVES[spec.dtype]
     for dim in reversed(spec.shape[1:]):
         kind = pa.list_(kind, dim) if isinstance(dim, int) and dim > 0 else pa.list_(kind)
@@ -108,12 +114,11 @@ def array_of(spec: TensorSpec, column: pa.Array) -> NDArray[Any]:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     _refuse_nulls(where, column)
-    if isinstance(column.type, pa.FixedShapeTensorType):
-        shape = column.to_numpy_ndarray().shape
-        column, sizes = pa.array(column.to_numpy_ndarray().reshape(-1)), list(shape[1:])
-    else:
-        column, sizes = _flattened(spec, column)
+    column, sizes, axes = _flattened(spec, column)
     flat = _elements(spec, column)
+    if axes:
+        array = flat.reshape(rows, *sizes).transpose(0, *axes)
+        flat, sizes = array.reshape(-1), [*array.shape[1:]]
     inner = (spec.shape or ())[1:]
     known = [dim for dim in inner if isinstance(dim, int)]
     if len(sizes) <= 1 and len(known) == len(inner) and math.prod(known) == math.prod(sizes):
@@ -147,7 +152,7 @@ def column_of(spec: TensorSpec, kind: pa.DataType, result: Any) -> pa.Array:
         else:
             count = rows * math.prod(sizes[:axis])
             offsets = np.arange(count + 1, dtype=np.int64) * sizes[axis]
-            if offsets[-1] > np.iinfo(np.int32).max:
+            if offsets[-1] > _MOST_IN_A_LIST:
                 raise UnsupportedError(
                     "too many elements for one column", where=f'output "{spec.name}"', hint="Use a smaller batch."
                 )
@@ -165,13 +170,18 @@ def _refuse_nulls(where: str, column: pa.Array) -> None:
         raise FeedError("a value is missing", where=where, found="null", hint="Fill the column before.")
 
 
-def _flattened(spec: TensorSpec, column: pa.Array) -> tuple[pa.Array, list[int]]:
-    """Return the elements of lists in lists in one column, and how many each list has."""
-    where, sizes = f'input "{spec.name}"', list[int]()
-    while _is_list(column.type):
-        if pa.types.is_fixed_size_list(column.type):
+def _flattened(spec: TensorSpec, column: pa.Array) -> tuple[pa.Array, list[int], list[int]]:
+    """Return the elements of lists and tensors in lists in one column, how many each has, and the order of axes."""
+    where, sizes, axes = f'input "{spec.name}"', list[int](), list[int]()
+    while True:
+        if isinstance(column.type, pa.FixedShapeTensorType):
+            first, shape, order = 1 + len(sizes), column.type.shape, column.type.permutation
+            axes = [*range(1, first), *(first + axis for axis in order)] if order else []
+            sizes += shape
+            column = column.storage
+        elif pa.types.is_fixed_size_list(column.type):
             sizes.append(column.type.list_size)
-        else:
+        elif _is_list(column.type):
             import pyarrow.compute as pc  # see lengths
 
             found = pc.unique(pc.list_value_length(column)).to_pylist()
@@ -183,9 +193,10 @@ def _flattened(spec: TensorSpec, column: pa.Array) -> tuple[pa.Array, list[int]]
                     found=f"lists of {found[0]}, {found[1]}",
                 )
             sizes.append(found[0] if found else 0)
+        else:
+            return column, sizes, axes
         column = column.flatten()
         _refuse_nulls(where, column)
-    return column, sizes
 
 
 def _elements(spec: TensorSpec, column: pa.Array) -> NDArray[Any]:
@@ -197,16 +208,18 @@ def _elements(spec: TensorSpec, column: pa.Array) -> NDArray[Any]:
     kind = _LEAVES[spec.dtype]
     try:
         cast = column if column.type == kind else column.cast(kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise FeedError(
-            "a number does not fit", where=where, expected=spec.dtype, found=f"{column.type}: {error}"
-        ) from error
-    try:
         flat: NDArray[Any] = cast.to_numpy(zero_copy_only=False)
-    except UnicodeDecodeError as error:
-        raise FeedError("not a text", where=where, expected="UTF-8", found=error.reason) from error
-    if flat.dtype.kind == "f" and cast is not column and np.isinf(flat).any():
-        before = column.to_numpy(zero_copy_only=False)
-        if before.dtype.kind == "f" and not np.array_equal(np.isinf(before), np.isinf(flat)):
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        problem = "not a text in UTF-8" if spec.dtype == "string" else "a number does not fit"
+        raise FeedError(problem, where=where, expected=spec.dtype, found=f"{column.type}: {error}") from error
+    is_narrower = spec.dtype == "bfloat16"
+    if is_narrower:
+        flat = flat.astype(ml_dtypes.bfloat16)
+    if pa.types.is_floating(kind) and (cast is not column or is_narrower):
+        infinite = np.isinf(flat)
+        if infinite.any() and not (
+            pa.types.is_floating(column.type)
+            and np.array_equal(infinite, np.isinf(column.to_numpy(zero_copy_only=False)))
+        ):
             raise FeedError("a number does not fit", where=where, expected=spec.dtype, found="one that is too large")
-    return flat.astype(ml_dtypes.bfloat16) if spec.dtype == "bfloat16" else flat
+    return flat

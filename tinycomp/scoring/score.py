@@ -239,7 +239,7 @@ def _columns(module: Module, given: Mapping[str, str], schema: pa.Schema, where:
         near = did_you_mean(column, schema.names)
         raise FeedError(
             f'there is no column "{column}" for the input "{name}"', where=where,
-            expected=f"one of {', '.join(schema.names)}",
+            expected=f"one of {', '.join(schema.names)}" if schema.names else "a file with columns",
             hint=f'{near} Say which one it is: columns={{"{name}": …}}, --columns {name}=COLUMN.'.strip(),
         )  # fmt: skip
     if not chosen:
@@ -251,8 +251,8 @@ def _check_schema(
     where: str, found: pa.Schema, first: pa.Schema, inputs: Mapping[str, TensorSpec], kept: Sequence[str]
 ) -> None:
     for name in (*inputs, *kept):
-        if found.get_field_index(name) < 0:
-            several = found.names.count(name)
+        several = found.names.count(name)
+        if several != 1:
             raise FeedError(
                 f'there {f"are {several} columns" if several else "is no column"} "{name}"', where=where,
                 expected=f"one of {', '.join(found.names)}", hint="" if several else did_you_mean(name, found.names),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import pickle
 import sys
 from collections.abc import Iterator, Mapping
@@ -49,6 +50,15 @@ class Worker:
 
         The file of results takes its place last and as a whole: where it is, the piece is done.
         """
+        try:
+            return self._score(piece)
+        except MemoryError as error:
+            raise ExecutionError(
+                "the memory does not suffice", where=str(piece), found=str(error),
+                hint="Use a smaller batch= or fewer workers=, or a model that takes fewer rows at once.",
+            ) from error  # fmt: skip
+
+    def _score(self, piece: Piece) -> Done:
         settings = self._settings
         wanted = [*dict.fromkeys((*settings.columns.values(), *settings.keep))]
         failures: list[tuple[int, str]] = []
@@ -80,7 +90,8 @@ class Worker:
         path.unlink(missing_ok=True)  # of a worker that was killed
         if failures:
             path.parent.mkdir(exist_ok=True)
-            rows = [{"file": piece.path, "row_group": piece.row_group, "row": r, "reason": why} for r, why in failures]
+            name = os.fsencode(piece.path).decode(errors="backslashreplace")
+            rows = [{"file": name, "row_group": piece.row_group, "row": r, "reason": why} for r, why in failures]
             with staged(path, self._settings.run) as partial:
                 pq.write_table(pa.Table.from_pylist(rows, _REJECTS), partial)
 
