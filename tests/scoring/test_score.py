@@ -170,16 +170,19 @@ def test_fixed_batches_are_filled_up(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, tinycomp.compile(digits_model())(IMAGES[:30]), atol=1e-6)
 
 
-def test_memory_that_does_not_suffice_is_an_error_with_the_place(tmp_path: Path) -> None:
+def test_memory_that_does_not_suffice_is_an_error_with_the_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And a file whose name is no text has its rejects written down."""
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.parquet"))
     with path.open("wb") as file:
         pq.write_table(pa.table({"tokens": [[0], [None]]}), file)
     scored = tinycomp.score(embedding(), path, tmp_path / "out", workers=1)
     assert pq.read_table(scored.rejects).to_pydict()["file"] == [f"{tmp_path}/\\xff.parquet"]
-    model = tmp_path / "m.tcm"
-    tinycomp.compile(embedding(), shapes={"tokens": (1 << 40, 1)}, memory_limit=1 << 50).save(model)
-    worker = Worker(Settings(str(model), str(tmp_path), {"tokens": "tokens"}, (), None, 1))
+    worker = Worker(
+        Settings(str(tmp_path / "out/_tinycomp/model.tcm"), str(tmp_path), {"tokens": "tokens"}, (), None, 1)
+    )
+    monkeypatch.setattr(worker, "_results", lambda batch: np.zeros(1 << 55))
     with pytest.raises(ExecutionError, match=r"parquet, row group 0: the memory does not suffice; found .* Use a sm"):
         worker.score(Piece(0, str(path), 0, 2))
 
