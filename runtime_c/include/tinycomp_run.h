@@ -102,7 +102,8 @@ TC_PUBLIC int32_t tc_session_set_output(tc_session *session, int32_t index, void
 TC_PUBLIC void tc_session_limit(tc_session *session, double seconds, int64_t bytes);
 
 TC_PUBLIC int32_t tc_session_run(tc_session *session, tc_error *error);
-/* A result of the last run, which lives until the next one or until the session is closed. */
+/* A result of the last run, which lives until the next one or until the session is closed: what is fed to the next run
+ * is copied before, or lies in memory that was set for it. */
 TC_PUBLIC int32_t tc_session_output(const tc_session *session, int32_t index, tc_tensor *tensor, tc_error *error);
 
 #ifdef __cplusplus

@@ -477,7 +477,7 @@ int32_t tc_module_open(const char *path, const tc_module_options *options, tc_mo
   size_t bytes;
   switch (tc_map_file(path, &data, &bytes)) {
     case TC_MAP_NO_FILE:
-      return tc_error_set(error, TC_INVALID, "%.200s: there is no such file, or it is empty", path);
+      return tc_error_set(error, TC_INVALID, "%.200s: there is no regular file that can be read, or it is empty", path);
     case TC_MAP_REFUSED:
       return tc_error_set(error, TC_NO_MEMORY, "%.200s: the system does not map the file", path);
     case TC_MAP_DONE:

@@ -12,6 +12,7 @@ typedef struct value {
   int64_t bytes;
   void *own; /* memory of the session for it, kept from run to run */
   int64_t room;
+  bool grown; /* whether it lies in the context of its step, which the next run uses again */
 } value;
 
 /* Where the caller wants a result. */
@@ -142,15 +143,14 @@ int32_t tc_session_set_input(tc_session *session, int32_t index, const tc_tensor
                           (long long)wanted, (long long)tensor->dims[d]);
     }
   }
+  if ((uintptr_t)tensor->data % (uintptr_t)tc_min(element, 8)) {
+    return tc_error_set(error, TC_INVALID, "input \"%.100s\" is not aligned to its elements", port->name);
+  }
   static const char nothing[TC_ALIGNMENT];
   session->inputs[index] = *tensor;
   session->inputs[index].dtype = dtype;
   session->inputs[index].data = tensor->data ? tensor->data : (void *)(uintptr_t)nothing;
   session->input_bytes[index] = bytes;
-  if ((uintptr_t)session->inputs[index].data % (uintptr_t)tc_min(element, 8)) {
-    session->inputs[index].data = NULL;
-    return tc_error_set(error, TC_INVALID, "input \"%.100s\" is not aligned to its elements", port->name);
-  }
   return TC_OK;
 }
 
@@ -217,6 +217,39 @@ static int32_t take_inputs(tc_session *session, tc_error *error) {
 
 static bool overlap(const void *a, int64_t a_bytes, const void *b, int64_t b_bytes) {
   return (uintptr_t)a < (uintptr_t)b + (uintptr_t)b_bytes && (uintptr_t)b < (uintptr_t)a + (uintptr_t)a_bytes;
+}
+
+/* Whether some memory of the caller is the session's for a result, which the next run writes. */
+static bool is_ours(const tc_session *session, int32_t output, const void *data, int64_t bytes) {
+  const value *result = &session->values[session->module->outputs[output].slot];
+  const bool own = result->own && !session->outputs[output].data && overlap(data, bytes, result->own, result->room);
+  return bytes > 0 && (own || (result->grown && overlap(data, bytes, result->tensor.data, result->bytes)));
+}
+
+/* Results in memory of the session are neither fed to the next run, nor memory for others of its results. */
+static int32_t check_results(tc_session *session, tc_error *error) {
+  const tc_module *module = session->module;
+  for (int32_t o = 0; o < module->output_count; o++) {
+    const char *named = NULL;
+    for (int32_t i = 0; i < module->input_count; i++) {
+      named = is_ours(session, o, session->inputs[i].data, session->input_bytes[i]) ? module->inputs[i].name : named;
+    }
+    for (int32_t other = 0; other < module->output_count; other++) {
+      const given *its = &session->outputs[other];
+      const bool same = module->outputs[other].slot == module->outputs[o].slot;
+      named = !same && its->data && is_ours(session, o, its->data, its->bytes) ? module->outputs[other].name : named;
+    }
+    if (named) {
+      return tc_error_set(error, TC_INVALID,
+                          "the memory of \"%.80s\" is the session's for output \"%.80s\", which a run writes: copy it, "
+                          "or set memory for the output",
+                          named, module->outputs[o].name);
+    }
+  }
+  for (int32_t o = 0; o < module->output_count; o++) {
+    session->values[module->outputs[o].slot].grown = false;
+  }
+  return TC_OK;
 }
 
 /* Memory of the caller that results go to overlaps nothing but a cache that the run extends there. */
@@ -422,6 +455,7 @@ static int32_t take_grown(tc_session *session, const tc_plan_step *step, int32_t
   result->tensor = (tc_tensor){.data = (void *)(uintptr_t)grown.data, .dtype = type->dtype, .rank = rank};
   memcpy(result->tensor.dims, grown.dims, sizeof(result->tensor.dims));
   result->bytes = bytes;
+  result->grown = true;
   return TC_OK;
 }
 
@@ -516,7 +550,7 @@ int32_t tc_session_run(tc_session *session, tc_error *error) {
   *error = (tc_error){0};
   session->has_run = false;
   const double deadline = session->seconds > 0 ? tc_seconds_now() + session->seconds : 0;
-  if (take_inputs(session, error) || check_outputs(session, error)) {
+  if (check_results(session, error) || take_inputs(session, error) || check_outputs(session, error)) {
     return error->code;
   }
   for (int64_t s = 0; s < session->module->step_count; s++) {

@@ -169,7 +169,7 @@ def test_sessions_say_what_is_wrong() -> None:
     memory = np.zeros(64, np.float32)
     found.set_output(0, memory[:6])
     found.set_output(1, memory[5:11])
-    with pytest.raises(LibraryError, match='the memory of outputs "y" and "z" overlaps'):
+    with pytest.raises(LibraryError, match=r'the memory of outputs "y" and "z" overlaps'):
         found(a, a)
     found.set_output(1, memory[6:12])
     found(a, a)
@@ -195,8 +195,54 @@ def test_sessions_say_what_is_wrong() -> None:
         tensor = ffi.new("tc_tensor *", {"data": data, "dtype": name, "rank": 2, "dims": [rows, 2]})
         assert lib.tc_session_set_input(found.session, 0, tensor, error)
         assert message in ffi.string(error.message)
-    with pytest.raises(LibraryError, match='input "a" has not been set'):  # the one that is not aligned is not kept
+    with pytest.raises(LibraryError, match='input "a" has not been set'):
         CModule(module.to_bytes())()
+    found.set_output(0, memory[:6])
+    found.set_output(1, memory[6:12])
+    found.set_input(0, a)  # inputs that are refused leave the one before where it is
+    assert lib.tc_session_set_input(found.session, 0, tensor, error)
+    np.testing.assert_array_equal(found()[0], a + a)
+
+
+@pytest.mark.parametrize(
+    ("text", "feeds"),
+    [
+        (
+            "m (float[N, 2] x) => (float[N, 2] y) <float[2, 2] w = {1, 2, 3, 4}> { y = MatMul(x, w) }",
+            [np.ones((2, 2), np.float32)],
+        ),
+        ("m (int64[A, B] x) => (int64[2, K] y) { y = NonZero(x) }", [np.array([[0, 1, 0], [1, 1, 1]])]),
+    ],
+    ids=["of a known size", "of a size that the run finds"],
+)
+def test_results_are_copied_before_they_are_fed(text: str, feeds: list[np.ndarray]) -> None:
+    """The next run writes where they lie."""
+    module = module_of(text)
+    found, memory = CModule(module.to_bytes()), np.zeros(64, feeds[0].dtype)
+    (first,) = found(*feeds)
+    result = found.ffi.new("tc_tensor *")
+    found._check(found.lib.tc_session_output(found.session, 0, result, found.error))
+    found._check(found.lib.tc_session_set_input(found.session, 0, result, found.error))
+    with pytest.raises(
+        LibraryError, match=r'the memory of "x" is the session.*for output "y", which a run writes: copy'
+    ):
+        found()
+    np.testing.assert_array_equal(found(first)[0], module(first))
+    found.set_output(0, memory)
+    np.testing.assert_array_equal(found(*feeds)[0], first)
+    found.set_output(0, memory[32:])
+    found.set_input(0, memory[: first.size].reshape(first.shape))
+    np.testing.assert_array_equal(found()[0], module(first))
+
+
+def test_no_result_goes_to_the_memory_of_another() -> None:
+    found = CModule(module_of("m (float[N] x) => (float[N] y, float[N] z) { y = Neg(x) z = Exp(y) }").to_bytes())
+    x, result = np.ones(4, np.float32), found.ffi.new("tc_tensor *")
+    found(x)
+    found._check(found.lib.tc_session_output(found.session, 0, result, found.error))
+    found._check(found.lib.tc_session_set_output(found.session, 1, result.data, 16, found.error))
+    with pytest.raises(LibraryError, match=r'the memory of "z" is the session.*for output "y"'):
+        found(x)
 
 
 def test_limits() -> None:
@@ -397,6 +443,26 @@ def test_records_that_make_no_sense(text: str, edit: Edit, message: str) -> None
     CModule(edited(contents))
     with pytest.raises(LibraryError, match=message):
         CModule(edited(contents, edit))
+
+
+def test_arrays_that_python_makes_hold_what_a_program_writes() -> None:
+    """It makes them in the shape that the records give, where C goes by their bytes; and so it is with what is read."""
+    module = module_of("m (float[N, 2] x) => (float[M, 2] y) <int64[4] p = {4, 0, 0, 0}> { y = Pad(x, p) }")
+    contents, x = module.to_bytes(), np.ones((3, 2), np.float32)
+    formulas = records.of_kind(records.read(record_of(contents)), "formula")
+    rows = next(i for i, formula in enumerate(formulas) if (formula["operation"], formula["a"]) == (0, 4))
+    fewer = edited(contents, setting("formula", rows, a=3))
+    with zipfile.ZipFile(io.BytesIO(fewer)) as file:
+        checksums = {info.filename: info.CRC for info in file.infolist() if info.filename != "checksums.json"}
+    fewer = with_record(fewer, json.dumps(checksums).encode(), "checksums.json")
+    with pytest.raises(LibraryError, match="result 0 does not have the shape that the program writes"):
+        CModule(fewer)(x)
+    other = tinycomp.load(fewer)
+    for timeout in (None, 9.0):
+        with pytest.raises(tinycomp.errors.FeedError, match="result 0 does not have the shape that the program writes"):
+            other.run({"x": x}, timeout=timeout)
+    with pytest.raises(tinycomp.errors.FeedError, match="result 0 does not have the shape that the program writes"):
+        other.run({"x": x}, outputs={"y": np.zeros((6, 2), np.float32)})
 
 
 def left(said: list[list[Any]]) -> tuple[int, list[Any]]:
