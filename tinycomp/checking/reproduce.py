@@ -14,7 +14,6 @@ import numpy as np
 from tinycomp.checking.compare import Difference, compare
 from tinycomp.driver.lowering import Lowering
 from tinycomp.frontend import export_model
-from tinycomp.frontend.quantized_layer import take_apart
 from tinycomp.ir.graph import REGION, Graph, Node
 from tinycomp.ir.types import EIGHT_BITS
 from tinycomp.ops import zero_points
@@ -223,4 +222,4 @@ def _inline_all(graph: Graph) -> None:
 
     while waiting := calls():
         for node in waiting:
-            take_apart(graph, node)
+            graph.inline(node)

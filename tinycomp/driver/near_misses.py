@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinycomp.frontend.quantized_layer import take_apart
 from tinycomp.ir.graph import Graph, Node
 from tinycomp.passes.merge_composite import MergeComposite
 from tinycomp.remark import Remark
@@ -48,7 +47,7 @@ def _opened(scope: Graph) -> tuple[dict[Node, str], list[Node]]:
     for region in [node for node in scope.nodes if node.is_region]:
         target = region.target or ""
         for node in scope.inline(region):
-            parts = take_apart(scope, node) if node.is_composite else [node]
+            parts = scope.inline(node) if node.is_composite else [node]
             owners |= dict.fromkeys(parts, node.op if node.is_composite else target)
             singles += [] if node.is_composite or is_structural(node) else [node]
     return owners, singles

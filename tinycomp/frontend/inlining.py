@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 
 from tinycomp.frontend.extension import is_extension_call
-from tinycomp.frontend.quantized_layer import take_apart
 from tinycomp.ir.graph import Graph, Node
 
 
@@ -35,7 +34,7 @@ def without_calls(graph: Graph) -> Graph:
         while waiting:
             node = waiting.popleft()
             if node.is_composite:
-                waiting += take_apart(scope, node)
+                waiting += scope.inline(node)
             elif node.is_call and not is_extension_call(node):
                 waiting += inline_call(scope, node)
             elif not node.is_call:

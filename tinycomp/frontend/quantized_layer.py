@@ -1,4 +1,4 @@
-"""Quantised layers: QLinearConv and QLinearMatMul as what they stand for, and composites of that as these again."""
+"""The quantised layers that QLinearConv and QLinearMatMul stand for."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ from tinycomp.ir.types import TensorType, Type
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.typing import infer_node_types
 
-PRODUCT = "product"
-"""Where the metadata of a composite's body keep the QLinearConv or QLinearMatMul that it was."""
-QUANTIZED_PRODUCTS = MappingProxyType({"QLinearConv": "Conv", "QLinearMatMul": "MatMul"})
+_PRODUCTS = MappingProxyType({"QLinearConv": "Conv", "QLinearMatMul": "MatMul"})
 """The quantised products that stand for a layer, and the operator between its conversions."""
 
 
 def is_quantized_product(node: Node) -> bool:
     """Tell whether the node is a QLinearConv or QLinearMatMul."""
-    return not node.domain and node.op in QUANTIZED_PRODUCTS
+    return not node.domain and node.op in _PRODUCTS
 
 
 def layer_definition(node: Node) -> Graph | None:
@@ -60,44 +58,9 @@ def layer_definition(node: Node) -> Graph | None:
     if node.optional_operand(8) is not None:
         with np.errstate(all="ignore"):
             factors.append(dequantized(8, of_x[0] * of_w[0], axis=0))
-    sums = add(QUANTIZED_PRODUCTS[node.op], factors, TensorType(dtype.name, node.output.shape), **node.attrs)
+    sums = add(_PRODUCTS[node.op], factors, TensorType(dtype.name, node.output.shape), **node.attrs)
     graph.set_outputs([add("QuantizeLinear", [sums, *map(graph.add_const, of_y)], node.output.type)])
     return graph
-
-
-def take_apart(graph: Graph, composite: Node) -> list[Node]:
-    """Put the contents of a composite into its place; one that was made of a quantised product becomes that again.
-
-    Returns:
-        The new nodes.
-    """
-    body = composite.body
-    op = body.metadata.get(PRODUCT)
-    if op is None:
-        return graph.inline(composite)
-    outer = dict(zip(body.inputs, [v for v in composite.inputs if v is not None], strict=True))
-    product = next(n for n in body.nodes if n.op == QUANTIZED_PRODUCTS[op])
-    x, w, *bias = (v.producer for v in product.inputs if v is not None)
-    y = body.outputs[0].producer
-    assert x is not None
-    assert w is not None
-    assert y is not None
-    values = [*x.inputs, *w.inputs, *y.inputs[1:], *(n.operand(0) for n in bias if n is not None)]
-    operands = [outer[v] if v in outer else graph.add_const(_array(v)) for v in values if v is not None]
-    new = graph.add(
-        op, operands, product.attrs, outputs=[graph.fresh(composite.output.name)], types=[composite.output.type],
-        at=composite, sources=composite.sources,
-    )  # fmt: skip
-    name = composite.output.name
-    graph.replace_uses(composite.output, new.output)
-    graph.erase(composite)
-    graph.rename(new.output, name)
-    return [new]
-
-
-def _array(value: Value) -> Array:
-    assert value.const is not None, value
-    return value.const
 
 
 def _parameters(node: Node, scale: int, point: int) -> tuple[Array, Array] | None:

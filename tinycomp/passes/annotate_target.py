@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from tinycomp.frontend.quantized_layer import take_apart
 from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.lazy import LazyModule
 from tinycomp.passes.base import Pass
 from tinycomp.records import dataclass, field
 from tinycomp.remark import Remark
 from tinycomp.rewrite.rules import open_graphs
-from tinycomp.rewrite.traits import is_structural
+from tinycomp.rewrite.traits import has_trait, is_structural
 from tinycomp.target import Policy, Target, find_all
+
+if TYPE_CHECKING:
+    from tinycomp.quantized import layer as quantized
+else:
+    quantized = LazyModule("tinycomp.quantized.layer")
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,20 @@ def annotate_for(
     return released or claimed or followed
 
 
+def release_parts(graph: Graph, target: str) -> None:
+    """Take parts of quantised products from a target that does not take all: whole, the host adds them up in integers."""
+    if not any(node.op == "QuantizeLinear" for node in graph.nodes):
+        return
+    for node in graph.nodes:
+        of_product = node.target is None and has_trait(node, "product")
+        layer = quantized.QuantizedLayer.read(node) if of_product else None
+        if layer is None or layer.results[0].is_real:
+            continue
+        for part in layer.nodes:
+            if part.target == target and (part.op == "QuantizeLinear" or part.output.users.keys() <= set(layer.nodes)):
+                part.target = None
+
+
 class _Annotation:
     """The annotation of one scope."""
 
@@ -96,7 +116,7 @@ class _Annotation:
             for node, reason in self.excluded[target.name].items():
                 if node.is_composite and node.target == target.name:
                     self._remark(node, target, "policy", reason)
-                    take_apart(self.graph, node)
+                    self.graph.inline(node)
                     changed = True
         if changed:
             self.excluded = self._excluded()

@@ -29,7 +29,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from tinycomp.errors import TinycompError
 from tinycomp.frontend.definition import defines, definition, is_defined_by_others
-from tinycomp.frontend.quantized_layer import PRODUCT, is_quantized_product, layer_definition
+from tinycomp.frontend.quantized_layer import is_quantized_product, layer_definition
 from tinycomp.ir.graph import TINYCOMP, Graph, Node, Value
 from tinycomp.ir.types import Type, refine
 from tinycomp.ops import OPS
@@ -173,7 +173,6 @@ def _composed(layer: Graph, node: Node, target: Target) -> tuple[Graph | None, s
     if composite is None or not composite.is_composite or len(layer) > 1:
         closest = max(layer.remarks, key=lambda r: r.progress, default=None)
         return None, "no composite takes it" if closest is None else f"{closest.rule}: {closest.reason}"
-    composite.body.metadata[PRODUCT] = node.op
     return layer, ""
 
 

@@ -49,9 +49,8 @@ from types import MappingProxyType
 import numpy as np
 
 from tinycomp.frontend.definition import is_defined_by_others
-from tinycomp.frontend.quantized_layer import take_apart
 from tinycomp.ir.graph import Graph, Node, Value
-from tinycomp.passes.annotate_target import annotate_for
+from tinycomp.passes.annotate_target import annotate_for, release_parts
 from tinycomp.passes.base import Pass
 from tinycomp.passes.expand_functions import expand_for
 from tinycomp.passes.fold_constants import allowed_growth, evaluated
@@ -131,7 +130,7 @@ def offer(
             claimed |= offer_of(scope).form()
         claimed |= offers[scope].annotate()
     for each in offers.values():
-        each.dequantized.restore()
+        each.finish()
     return claimed
 
 
@@ -163,7 +162,7 @@ class GivenBack:
             node.target = None
             opens = bool(node.bodies) and not node.is_composite  # the target may take what is in the bodies
             self._first = min(self._first if self._first is not None else place + 1, place if opens else place + 1)
-            for part in take_apart(graph, node) if node.is_composite else (node,):
+            for part in graph.inline(node) if node.is_composite else (node,):
                 part.target = None
                 self.refused_by[part] = place
 
@@ -199,8 +198,13 @@ class _Offer:
 
     def run(self) -> bool:
         claimed = self.form() | self.annotate()
-        self.dequantized.restore()
+        self.finish()
         return claimed
+
+    def finish(self) -> None:
+        """Take out the constants that were put in, and parts of layers that the target does not take whole."""
+        self.dequantized.restore()
+        release_parts(self.graph, self.target.name)
 
     def form(self) -> bool:
         """Make composites, and expand operators into what the target takes; tell whether it takes any of these."""

@@ -20,6 +20,7 @@ from tinycomp.arguments import fits
 from tinycomp.errors import QuantizationError, did_you_mean, shown
 from tinycomp.index import named
 from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.quantized.reading import channel_axis
 from tinycomp.records import dataclass
 from tinycomp.target.quantization import QuantizationRule, Rules
 
@@ -240,7 +241,7 @@ class Layer:
     @property
     def channel_axis(self) -> int:
         """The axis of the weight that the output channels of a product lie along."""
-        return 0 if self.core.op == "Conv" or self.core.attrs.get("transB", 0) else 1
+        return channel_axis(self.core)
 
 
 def find_layers(graph: Graph, rules: Rules | None = None, dtype: str | None = None) -> list[Layer]:

@@ -19,6 +19,7 @@ from tinycomp.quantized.reading import (
     MEAN_WEIGHT,
     IntegerProduct,
     Requantization,
+    channel_axis,
     constant,
     dequantizer,
     geometry,
@@ -27,11 +28,14 @@ from tinycomp.quantized.reading import (
     zero_point_of,
 )
 from tinycomp.records import dataclass
+from tinycomp.rewrite import Match
 from tinycomp.rewrite.traits import has_trait, is_structural
 
 STORED = ("int4", "uint4", "int8", "uint8", "int16", "uint16", "int32")
 """The dtypes that numbers may be stored in."""
 _CLAMPS = named("clamp")
+_READ = "_quantized_layer"
+"""Where a match remembers its layer."""
 _BESIDE = frozenset({*named("quantization"), "Pad"})
 """What may stand in front of the operator of a layer."""
 
@@ -110,13 +114,22 @@ class QuantizedLayer:
     last: Node | None = None
 
     @classmethod
-    def of(cls, nodes: Collection[Node]) -> QuantizedLayer:
-        """Return the layer that a match or the body of a composite is; there must be one."""
+    def of(cls, nodes: Collection[Node] | Match) -> QuantizedLayer:
+        """Return the layer that the body of a composite is, or a match, of which it is read once; there must be one."""
+        if isinstance(nodes, Match):
+            known = vars(nodes)
+            layer: QuantizedLayer = known.get(_READ) or cls._of(nodes.matched)
+            known[_READ] = layer
+            return layer
+        return cls._of(nodes)
+
+    @classmethod
+    def _of(cls, nodes: Collection[Node]) -> QuantizedLayer:
         middle = {node for node in nodes if node.op not in _BESIDE and not is_structural(node)}
         core = next(n for n in middle if not any(source(v) in middle for v in n.inputs))
-        layer = cls.read(core, nodes)
-        assert layer is not None, core
-        return layer
+        found = cls.read(core, nodes)
+        assert found is not None, core
+        return found
 
     @classmethod
     def read(cls, core: Node, within: Collection[Node] | None = None) -> QuantizedLayer | None:
@@ -148,10 +161,7 @@ class QuantizedLayer:
     @property
     def channel_axis(self) -> int:
         """The axis of the weight that the output channels of a product lie along."""
-        if self.core.op == "Conv" or self.core.attrs.get("transB", 0):
-            return 0
-        rank = self.core.operand(1).rank
-        return 1 if self.core.op == "ConvTranspose" else (rank or 2) - 1
+        return channel_axis(self.core)
 
     # The integers -------------------------------------------------------------------------------------------------
 

@@ -51,14 +51,15 @@ def factors_fit(factors: Array) -> Verdict:
     return bool((np.isfinite(factors) & (factors > 0)).all()) or reject("a ratio of scales leaves float32")
 
 
-def _is_image_or_matrix(match: Match) -> Verdict:
-    layer = QuantizedLayer.of(match.matched)
-    core, rank = layer.core, layer.core.output.rank
+def is_image_or_matrix(match: Match) -> Verdict:
+    """Tell whether a product is one of matrices, or of images or lines with zeros around them."""
+    core = QuantizedLayer.of(match).core
+    rank = core.output.rank
     if rank is None:
         return reject("the rank is unknown")
     if core.op == "Conv":
         if rank not in _IMAGES:
-            return reject(f"a convolution of {rank - 2} spatial axes")
+            return reject(f"a convolution of {rank - 2} spatial axes, not 1 or 2")
         pads = spatial_pads(match.matched, rank)
         if isinstance(pads, Remark):
             return pads
@@ -68,12 +69,12 @@ def _is_image_or_matrix(match: Match) -> Verdict:
 
 
 def _factor_fits(match: Match) -> Verdict:
-    return factors_fit(QuantizedLayer.of(match.matched).factors)
+    return factors_fit(QuantizedLayer.of(match).factors)
 
 
 def _is_spelled_as_rounding(match: Match) -> Verdict:
     """Tell whether explicit arithmetic is that of layers: one factor per channel, integer bounds and zero point."""
-    layer, last = QuantizedLayer.of(match.matched), match.outputs[0].producer
+    layer, last = QuantizedLayer.of(match), match.outputs[0].producer
     assert last is not None
     if (layer.steps != 1).any():
         return reject("the sums are scaled before they are multiplied")
@@ -103,18 +104,18 @@ def deepest(layer: QuantizedLayer) -> int:
 
 def _run_time_sums_fit(match: Match) -> Verdict:
     """Tell whether no sum can leave int32, as far as the depth is known by now."""
-    shape, most = match.a.shape, deepest(QuantizedLayer.of(match.matched))
+    shape, most = match.a.shape, deepest(QuantizedLayer.of(match))
     depth = shape[-1] if shape else None
     if isinstance(depth, int) and depth > most:
         return reject(f"sums of {depth} products, more than the {most} that int32 holds for all data")
     return True
 
 
-def _has_window(match: Match) -> Verdict:
+def has_window(match: Match) -> Verdict:
     """Tell whether channels and sizes of a mean are known, so that it is a convolution with known weights."""
     if match.x.rank not in _IMAGES:
         return reject(f"a mean over {match.x.type}")
-    window = QuantizedLayer.of(match.matched).kernel
+    window = QuantizedLayer.of(match).kernel
     if not all(isinstance(size, int) for size in (match.x.shape[1], *window)):
         return reject(f"a mean of {match.x.type} over {list(window)}, of which not all is known")
     largest = 255 * MEAN_WEIGHT * prod(window)
@@ -122,20 +123,20 @@ def _has_window(match: Match) -> Verdict:
 
 
 def _ratio_fits(match: Match) -> Verdict:
-    layer = QuantizedLayer.of(match.matched)
+    layer = QuantizedLayer.of(match)
     kind = IntegerSoftmax if layer.core.op == "Softmax" else IntegerResize
     _, shift = fixed_point(np.array([kind.of(layer).ratio]))[0]
     return shift in _SHIFTS or reject("a ratio of scales leaves the range of fixed-point factors")
 
 
-_CONSTANT = (bias_per_channel, scaled_per_channel, sums_fit, _is_image_or_matrix, _factor_fits)
+_CONSTANT = (bias_per_channel, scaled_per_channel, sums_fit, is_image_or_matrix, _factor_fits)
 _RUN_TIME = (_run_time_sums_fit, _factor_fits)
 KINDS: Mapping[str, Kind] = MappingProxyType({
     "qconv": Kind(patterns.qconv, _CONSTANT),
     "qdense": Kind(patterns.qdense, _CONSTANT),
     "qconv_scaled": Kind(patterns.qconv_scaled, (*_CONSTANT, _is_spelled_as_rounding)),
     "qdense_scaled": Kind(patterns.qdense_scaled, (*_CONSTANT, _is_spelled_as_rounding)),
-    "qavgpool": Kind(patterns.qavgpool, (equal_counts, _has_window), fixed_point=True),
+    "qavgpool": Kind(patterns.qavgpool, (equal_counts, has_window), fixed_point=True),
     "qmatmul": Kind(patterns.qmatmul, _RUN_TIME),
     "qsoftmax": Kind(patterns.qsoftmax, (has_lines, _ratio_fits), fixed_point=True),
     "qresize": Kind(patterns.qresize, (interpolates, _ratio_fits), fixed_point=True),

@@ -218,7 +218,7 @@ def _counts(match: Match) -> bool:
 
 def scaled_per_channel(match: Match) -> Verdict:
     """Tell whether scales and zero points of the weight lie along its output channels, if there are several."""
-    layer = QuantizedLayer.of(match.matched)
+    layer = QuantizedLayer.of(match)
     assert layer.weight is not None
     axis = layer.weight.axis % constant(match.w).ndim
     if max(layer.weight.scale.size, layer.weight.zero_point.size) > 1 and axis != layer.channel_axis:
@@ -228,7 +228,7 @@ def scaled_per_channel(match: Match) -> Verdict:
 
 def sums_fit(match: Match) -> Verdict:
     """Tell whether no sum can leave int32, whatever the data."""
-    largest = QuantizedLayer.of(match.matched).product.largest_sum
+    largest = QuantizedLayer.of(match).product.largest_sum
     return largest < 2**31 or reject(f"sums may reach {largest}, which overflows the int32 accumulator")
 
 

@@ -66,8 +66,10 @@ def zero_point_of(node: Node) -> Array:
 
 
 def channel_axis(product: Node) -> int:
-    """Return the axis of the weight of a Conv, Gemm or MatMul that output channels lie along."""
-    return 0 if product.op == "Conv" or product.attrs.get("transB", 0) else 1
+    """Return the axis of the weight of a Conv, ConvTranspose, Gemm or MatMul that output channels lie along."""
+    if product.op == "Conv" or product.attrs.get("transB", 0):
+        return 0
+    return 1 if product.op == "ConvTranspose" else (product.operand(1).rank or 2) - 1
 
 
 def bias_of(product: Node, nodes: Iterable[Node]) -> Value | None:

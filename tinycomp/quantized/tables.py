@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.graph import Node, Value
 from tinycomp.ops import bind
 from tinycomp.ops.numeric import Array
 from tinycomp.remark import Verdict, reject
@@ -45,21 +47,18 @@ def table_of(node: Node) -> Array:
     for scalar, formal in inner.items():
         if scalar.const is not None:
             body.replace_uses(formal, body.add_const(scalar.const, formal.name))
-    dtype, rank = x.dtype, x.rank
-    assert rank is not None, node
-    column = np.arange(_VALUES, dtype=np.uint8).view(dtype).reshape(_VALUES, *[1] * (rank - 1))
-    return np.ascontiguousarray(_evaluated(body, x, column).reshape(_VALUES))
+    return of_all_bytes(body.nodes, x, body.outputs[0])
 
 
-def _evaluated(body: Graph, x: Value, given: Array) -> Array:
-    """Return the result of a body for a value of its input, on the host's kernels."""
-    arrays: dict[Value | None, Array | None] = {None: None, x: given}
+def of_all_bytes(nodes: Sequence[Node], x: Value, result: Value) -> Array:
+    """Return what nodes make of all bytes, in the order of the bytes as uint8, on the host's kernels."""
+    column = np.arange(_VALUES, dtype=np.uint8).view(x.dtype).reshape(_VALUES, *[1] * ((x.rank or 1) - 1))
+    arrays: dict[Value | None, Array | None] = {None: None, x: column}
     with np.errstate(all="ignore"):
-        for node in body.nodes:
+        for node in nodes:
             run, _ = bind(node)
             operands = [v.const if v is not None and v.const is not None else arrays[v] for v in node.inputs]
-            results = run(*operands)
-            arrays |= dict(zip(node.outputs, results, strict=True))
-    result = arrays[body.outputs[0]]
-    assert result is not None
-    return result
+            arrays |= dict(zip(node.outputs, run(*operands), strict=True))
+    table = arrays[result]
+    assert table is not None
+    return np.ascontiguousarray(table.reshape(_VALUES))

@@ -143,15 +143,13 @@ def test_the_parts_of_a_quantised_product_are_not_taken_one_by_one(op: str) -> N
 
 @PRODUCTS
 @pytest.mark.parametrize("policy", [Policy(min_nodes=10), Policy(exclude=("QuantizeLinear",))], ids=["least", "glob"])
-def test_a_quantised_product_that_a_policy_hands_back_is_one_node_again(op: str, policy: Policy) -> None:
+def test_a_quantised_product_that_a_policy_hands_back_is_a_layer_of_the_host(op: str, policy: Policy) -> None:
     layer = quantized_product(op)
     graph, (x,) = layer.graph, layer.data()
     before = tinycomp.compile(graph, "host")(x)
-    original = graph.nodes[0]
     Pipeline(partitioning_passes([quantized_target(policy=policy)]), check=True).run(graph)
-    (node,) = graph.nodes
-    assert (node.op, node.target, node.sources, node.attrs) == (op, None, (op,), original.attrs)
-    assert node.version == original.version
+    assert {(node.target, node.sources) for node in graph.nodes} == {(None, (op,))}
+    assert [node.op for node in graph.nodes][-2:] == [op.removeprefix("QLinear"), "QuantizeLinear"]
     np.testing.assert_array_equal(tinycomp.compile(graph, "host")(x), before)
 
 

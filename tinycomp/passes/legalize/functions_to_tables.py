@@ -22,14 +22,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-
-from tinycomp.ir.graph import Graph, Node, Value
+from tinycomp.ir.graph import Graph, Node
 from tinycomp.ir.proto import NUMBER_BY_DTYPE
-from tinycomp.ops import bind
-from tinycomp.ops.numeric import Array
 from tinycomp.passes.legalize.base import Legalization
 from tinycomp.passes.legalize.layer import Layer
+from tinycomp.quantized.tables import of_all_bytes
 from tinycomp.records import dataclass
 from tinycomp.rewrite.traits import has_trait
 
@@ -66,7 +63,7 @@ class FunctionsToTables(Legalization):
         if first.dtype not in _BYTES or first.is_const:
             return False
         layer = Layer(graph, node, ())
-        table = graph.add_const(_table(members, first), f"{node.output.name}_table")
+        table = graph.add_const(of_all_bytes(members, first, node.output), f"{node.output.name}_table")
         index = layer.add("Cast", [first], to=NUMBER_BY_DTYPE["int32"])
         return layer.replace(layer.add("Gather", [table, index], axis=0))
 
@@ -103,16 +100,3 @@ def _function(graph: Graph, last: Node) -> list[Node] | None:
         return None
     ordered = [node for node in graph.nodes if node in found]
     return ordered if ordered[0] is source else None
-
-
-def _table(members: list[Node], x: Value) -> Array:
-    """Return the results of a function for all bytes, in the order of the bytes as uint8."""
-    held: dict[Value | None, Array | None] = {None: None, x: np.arange(256, dtype=np.uint8).view(x.dtype)}
-    with np.errstate(all="ignore"):
-        for node in members:
-            run, _ = bind(node)
-            operands = [v.const.reshape(()) if v is not None and v.const is not None else held[v] for v in node.inputs]
-            held |= dict(zip(node.outputs, run(*operands), strict=True))
-    result = held[members[-1].output]
-    assert result is not None
-    return np.ascontiguousarray(result)

@@ -17,6 +17,7 @@ from tinycomp.ops.spatial import Window, make_window, window_attributes
 from tinycomp.quantized import patterns, rescale
 from tinycomp.quantized.interpolation import IntegerResize, interpolates
 from tinycomp.quantized.layer import QuantizedLayer
+from tinycomp.quantized.layers import has_window, is_image_or_matrix
 from tinycomp.quantized.reading import (
     MEAN_WEIGHT,
     PRODUCTS,
@@ -33,7 +34,7 @@ from tinycomp.quantized.softmax import (
 )
 from tinycomp.quantized.tables import looked_up, one_variable, table_of
 from tinycomp.records import dataclass
-from tinycomp.rewrite import Match, Remark, ValuePattern, reject
+from tinycomp.rewrite import ValuePattern, reject
 from tinycomp.target.quantization import QuantizationCheck, QuantizationRule, Rules
 from tinycomp.targets.common.checks import Check, Verdict
 from tinycomp.targets.common.composites import operands_of
@@ -74,17 +75,6 @@ class Rule:
 
 
 # Products with constants ----------------------------------------------------------------------------------------------
-
-
-def _pads_fit(match: Match) -> Verdict:
-    node, rank = first(match.matched, "Conv"), match.x.rank
-    if rank not in (3, 4):
-        return reject(f"a convolution of {'unknown rank' if rank is None else f'{rank - 2} spatial axes'}, not 1 or 2")
-    pads = patterns.spatial_pads(match.matched, rank)
-    if isinstance(pads, Remark):
-        return pads
-    automatic = node.attrs.get("auto_pad", "NOTSET") != "NOTSET"
-    return not (any(pads) and automatic) or reject("a Pad before automatic padding")
 
 
 def _product_fits(layer: QuantizedLayer) -> Verdict:
@@ -268,12 +258,6 @@ def _scale_of_mean(layer: QuantizedLayer) -> Scale | None:
     return rescale.by_fixed_point(layer.ratios(), 255 * MEAN_WEIGHT * prod(layer.kernel))
 
 
-def _window_is_known(match: Match) -> Verdict:
-    window = QuantizedLayer.of(match.matched).kernel
-    known = match.x.rank in (3, 4) and all(isinstance(size, int) for size in window)
-    return known or reject(f"a mean of {match.x.type} over {list(window)}")
-
-
 def _mean_fits(layer: QuantizedLayer) -> Verdict:
     """Tell whether sums and their scale are what RESCALE defines; if sizes are unknown, the match says so."""
     if not all(isinstance(size, int) for size in layer.kernel):
@@ -361,7 +345,7 @@ def _scale_of(layer: IntegerSoftmax | IntegerResize) -> Scale | None:
 
 def _rescales(kind: type[IntegerSoftmax] | type[IntegerResize]) -> MatchCheck:
     return lambda match: (
-        _scale_of(kind.of(QuantizedLayer.of(match.matched))) is not None
+        _scale_of(kind.of(QuantizedLayer.of(match))) is not None
         or reject("a ratio of scales leaves the range of RESCALE")
     )
 
@@ -424,11 +408,11 @@ def _emit_resize(emit: Emitter, node: Node) -> None:
 
 
 LAYERS: dict[str, Row] = {
-    "qconv": Row(patterns.qconv, (patterns.bias_per_channel, _pads_fit), _emit_product),
+    "qconv": Row(patterns.qconv, (patterns.bias_per_channel, is_image_or_matrix), _emit_product),
     "qdense": Row(patterns.qdense, (patterns.bias_per_channel,), _emit_product),
     "qmatmul": Row(patterns.qmatmul, (lambda match: batches_are_equal(match.a, match.b),), _emit_matmul),
     "qbinary": Row(patterns.qbinary, (lambda match: ranks_are_known(first(match.matched, *_COMBINE)),), _emit_binary),
-    "qavgpool": Row(patterns.qavgpool, (patterns.equal_counts, _window_is_known), _emit_mean),
+    "qavgpool": Row(patterns.qavgpool, (patterns.equal_counts, has_window), _emit_mean),
     "qsoftmax": Row(patterns.qsoftmax, (has_lines, _rescales(IntegerSoftmax)), _emit_softmax),
     "qresize": Row(patterns.qresize, (interpolates, _rescales(IntegerResize)), _emit_resize),
     "qargmax": Row(patterns.qargmax, (), _emit_arg_max),
