@@ -12,7 +12,7 @@ import pytest
 import tinycomp
 from tests.generation.decoders import Session, decoder, grouped, recomputed
 from tinycomp.errors import GenerationError
-from tinycomp.generation import perplexity
+from tinycomp.generation import Decoder, Sampler, perplexity
 
 PROMPT = [3, 1, 4, 1, 5]
 COUNT = 20
@@ -141,7 +141,7 @@ def test_a_full_cache_is_an_error_after_the_last_token_that_fits(expected):
         ({"tokens": b"ab"}, "tokens: not tokens; expected whole numbers; found a bytes"),
         ({"tokens": {3, 1}}, "tokens: not tokens; expected whole numbers; found a set"),
         ({"tokens": {1: 2}}, "tokens: not tokens; expected whole numbers; found a dict"),
-        ({"stop": [[]]}, "tokens: not tokens; expected ids from 0 on, at least one; found none"),
+        ({"stop": [[]]}, "stop: not tokens; expected ids from 0 on, at least one; found none"),
         ({"max_new_tokens": -1},
             "max_new_tokens: the option does not take this value; expected int, 0 or more; found -1"),
         ({"tokens": [10**30]}, "tokens: not tokens; expected ids from 0 on, at least one; found 10000"),
@@ -157,6 +157,74 @@ def test_options_are_checked_at_once(options, message):
     with pytest.raises(GenerationError) as caught:
         tinycomp.generate(Session(decoder("shared", capacity=8)), options.pop("tokens", PROMPT), **options)
     assert message in str(caught.value)
+
+
+LAST = "present.1.value"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda r: None, 'output "present.0.key": the result is no array; expected numbers; found NoneType'),
+        (lambda r: [*r.values()], 'output "present.0.key": the result is no array'),
+        (lambda r: {}, 'output "present.0.key": the result is no array'),
+        (lambda r: r | {LAST: None}, f'output "{LAST}": the result is no array; expected numbers; found NoneType'),
+        (lambda r: r | {LAST: r[LAST].astype(object)}, "expected numbers; found an array of object"),
+        (lambda r: r | {LAST: r[LAST][..., :-1]}, f'output "{LAST}": the result has the wrong shape'),
+        (lambda r: r | {"logits": r["logits"].tolist()}, 'output "logits": the result is no array; expected numbers'),
+        (lambda r: r | {"logits": r["logits"] + 0j}, "expected numbers; found an array of complex"),
+        (
+            lambda r: r | {"logits": r["logits"].reshape(-1)},
+            'output "logits": the result has the wrong shape; expected',
+        ),
+        (lambda r: r | {"logits": r["logits"][:, :0]}, "expected [1, 5, 19], or logits of the last token alone; found"),
+        (lambda r: r | {"logits": r["logits"][..., :0]}, "expected [1, 5, 19], or logits of the last token alone"),
+        (lambda r: r | {"logits": np.repeat(r["logits"], 2, 0)}, "found [2, 5, 19]"),
+        (lambda r: r | {"logits": r["logits"][0, 0, 0]}, "found []"),
+    ],
+)
+def test_results_of_other_runtimes_are_looked_at(change, message):
+    """And a run that went wrong leaves the text as it was."""
+    session = Session(decoder("growing"))
+    run, wrong = session.run, [change]
+    session.run = lambda feeds: wrong.pop()(run(feeds)) if wrong else run(feeds)
+    text = Decoder(session)
+    with pytest.raises(GenerationError) as caught:
+        text.step(PROMPT)
+    assert message in str(caught.value)
+    np.testing.assert_array_equal(text.step(PROMPT), Decoder(session).step(PROMPT))
+
+
+@pytest.mark.parametrize("tokens", [[], None, 1, "a", [-1], [1.5], [[1]], [1 << 31], [1 << 70], [None], {1}])
+def test_steps_take_tokens(tokens):
+    text = Decoder(Session(decoder("growing")))
+    for call in (text.step, text.feeds):
+        with pytest.raises(GenerationError, match="tokens: not tokens; expected"):
+            call(tokens)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "message"),
+    [
+        *((wrong, "capacity: the option does not take this value; expected int") for wrong in (0, -1, 1.5, "3", True)),
+        *((1 << bits, "the cache does not fit into memory; expected fewer tokens") for bits in (50, 62, 70)),
+    ],
+)
+def test_capacities(capacity, message):
+    with pytest.raises(GenerationError, match=message):
+        Decoder(Session(decoder("shared", capacity="room")), capacity=capacity)
+
+
+@pytest.mark.parametrize(
+    "logits",
+    [None, [1.0], np.zeros(0), np.zeros((1, 2)), np.float32(1), np.array(["a"]), np.array([{}]), np.array([1j])],
+)
+def test_a_token_has_logits_in_a_row(logits):
+    for sampler in (Sampler(), Sampler(temperature=1.0)):
+        with pytest.raises(
+            GenerationError, match=r"logits: not the logits of a token; expected an array \[vocabulary\]"
+        ):
+            sampler(logits)
 
 
 def test_logits_that_are_not_numbers():

@@ -15,13 +15,15 @@ Names are those of Hugging Face's optimum, unless a ``genai_config.json`` of onn
 from __future__ import annotations
 
 import inspect
+import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from os import PathLike
 from typing import Any, Protocol
 
 import numpy as np
 
+from tinycomp.arguments import fitting
 from tinycomp.errors import GenerationError, did_you_mean, shown
 from tinycomp.memory.reading import read_json
 from tinycomp.runtime.spec import TensorSpec
@@ -57,6 +59,30 @@ class Runnable(Protocol):
 
 Config = Mapping[str, Any] | str | PathLike[str]
 """The contents of a ``genai_config.json``, or its path."""
+
+
+_LARGEST = 2**31 - 1
+
+
+def checked_tokens(tokens: Iterable[int], where: str = "tokens") -> list[int]:
+    """Return ids of tokens as plain numbers.
+
+    Raises:
+        GenerationError: If there are none, or they are not ids; it names ``where``.
+    """
+    try:
+        if isinstance(tokens, (str, bytes, bytearray, Mapping, Set)):
+            raise TypeError(f"a {type(tokens).__name__}")
+        ids = [operator.index(token) for token in tokens]
+    except TypeError as error:
+        raise GenerationError("not tokens", where=where, expected="whole numbers", found=str(error)) from error
+    if not ids or min(ids) < 0 or max(ids) > _LARGEST:
+        wrong = next((shown(token) for token in ids if not 0 <= token <= _LARGEST), "none")
+        raise GenerationError(
+            "not tokens", where=where, expected="ids from 0 on, at least one", found=wrong,
+            hint="A tokenizer turns a text into ids.",
+        )  # fmt: skip
+    return ids
 
 
 def _is_count(value: object) -> bool:
@@ -131,6 +157,7 @@ class Decoder:
     """
 
     def __init__(self, module: Runnable, *, capacity: int | None = None, config: Config | None = None) -> None:
+        capacity = fitting(Decoder.__init__, {"capacity": capacity}, GenerationError, {"capacity": 1})["capacity"]
         model = read_config(config)
         decoder = model.get("decoder", {})
         names: dict[str, str] = {**decoder.get("inputs", {}), **decoder.get("outputs", {})}
@@ -179,7 +206,7 @@ class Decoder:
     def feeds(self, tokens: Sequence[int]) -> dict[str, np.ndarray]:
         """Return the inputs of a run on the next tokens: also what calibrates a model that is to be quantised."""
         pasts = {name: past.copy() for name, past in self._past.items()} if self._shared else self._past
-        return {**self._new_feeds(tokens), **pasts}
+        return {**self._new_feeds(checked_tokens(tokens)), **pasts}
 
     def _new_feeds(self, tokens: Sequence[int]) -> dict[str, np.ndarray]:
         """Return the inputs of a run but for the caches."""
@@ -192,7 +219,7 @@ class Decoder:
         given = {name: by_role[role] for name, role in self._roles.items() if name in self._specs}
         return {name: _fitted(self._specs[name], value) for name, value in given.items()}
 
-    def step(self, tokens: Sequence[int]) -> np.ndarray:
+    def step(self, tokens: Iterable[int]) -> np.ndarray:
         """Run the model on the next tokens and keep their keys and values.
 
         Args:
@@ -202,8 +229,9 @@ class Decoder:
             The logits ``[tokens, vocabulary]`` in float32; those of the last token alone where the model gives no more.
 
         Raises:
-            GenerationError: If the cache is full, or a result has the wrong shape.
+            GenerationError: If the cache is full, a result has the wrong shape, or what is given are no tokens.
         """
+        tokens = checked_tokens(tokens)
         spec = self._specs[next(name for name, role in self._roles.items() if role == "input_ids")]
         if spec.shape and spec.shape[-1] == 1 and len(tokens) > 1:
             return np.concatenate([self.step([token]) for token in tokens])
@@ -215,17 +243,26 @@ class Decoder:
                 hint="Generate fewer tokens, or compile the model with a longer cache.",
             )  # fmt: skip
         results = self._run({**self._new_feeds(tokens), **self._past})
+        kept = dict[str, np.ndarray]()
         for past, present in self._presents.items():
             shape = list(self._past[past].shape)
             shape[_POSITIONS] += 0 if self._shared else len(tokens)
-            if list(results[present].shape) != shape:
+            result = _result(results, present)
+            if list(result.shape) != shape:
                 raise GenerationError(
                     "the result has the wrong shape", where=f'output "{present}"', expected=str(shape),
-                    found=str(list(results[present].shape)), hint=f'It must go on from the input "{past}".',
+                    found=str(list(result.shape)), hint=f'It must go on from the input "{past}".',
                 )  # fmt: skip
-            self._past[past] = results[present]
-        self.length = total
-        logits = np.asarray(results[self._logits])
+            kept[past] = result
+        logits, size = _result(results, self._logits), self.vocabulary
+        width = logits.shape[-1] if logits.ndim else 0
+        if logits.size not in (width, width * len(tokens)) or not width or size not in (None, width):
+            raise GenerationError(
+                "the result has the wrong shape", where=f'output "{self._logits}"',
+                expected=f"[1, {len(tokens)}, {size or 'vocabulary'}], or logits of the last token alone",
+                found=str(list(logits.shape)),
+            )  # fmt: skip
+        self._past, self.length = kept, total
         # Where a run takes arrays for results, all other results are new; elsewhere the next step may write there.
         return logits.reshape(-1, logits.shape[-1]).astype(np.float32, copy=not self._fresh)
 
@@ -291,6 +328,15 @@ def _takes_outputs(module: Runnable) -> bool:
     return "outputs" in inspect.signature(module.run).parameters
 
 
+def _result(results: Any, name: str) -> np.ndarray:
+    """Return a result of a run, which may be another's than tinycomp's."""
+    value = results.get(name) if isinstance(results, Mapping) else None
+    if not isinstance(value, np.ndarray) or value.dtype.kind in "OSUTcMm":
+        found = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
+        raise GenerationError("the result is no array", where=f'output "{name}"', expected="numbers", found=found)
+    return value
+
+
 def _named(specs: Sequence[TensorSpec], name: str) -> TensorSpec:
     spec = next((spec for spec in specs if spec.name == name), None)
     if spec is None:
@@ -345,7 +391,13 @@ def _empty(past: TensorSpec, present: TensorSpec, length: int) -> np.ndarray:
             expected=f"[1, heads, tokens, size] with the numbers of {present}", found=str(past),
             hint="One text is generated at a time; heads and their size must be known: compile with shapes.",
         )  # fmt: skip
-    return np.zeros(shape, past.numpy_dtype)
+    try:
+        return np.zeros(shape, past.numpy_dtype)
+    except (MemoryError, ValueError, OverflowError) as error:
+        raise GenerationError(
+            "the cache does not fit into memory", where=f'input "{past.name}"', expected="fewer tokens",
+            found=f"{length} tokens: {error}", hint="Generate fewer tokens.",
+        ) from error  # fmt: skip
 
 
 def _fitted(spec: TensorSpec, value: np.ndarray) -> np.ndarray:

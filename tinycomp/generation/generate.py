@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from tinycomp.arguments import checked
-from tinycomp.errors import GenerationError, shown
-from tinycomp.generation.decoder import Config, Decoder, Runnable, read_config
+from tinycomp.errors import GenerationError
+from tinycomp.generation.decoder import Config, Decoder, Runnable, checked_tokens, read_config
 from tinycomp.generation.sampling import Sampler
 
-_LARGEST = 2**31 - 1
 _PIECE = 512
 """How many tokens are scored per run: the logits of all would need a lot of memory."""
 
@@ -62,7 +60,7 @@ def generate(
         >>> for token in tinycomp.generate(module, [1, 15043], max_new_tokens=20): # doctest: +SKIP
         ...     print(token)
     """
-    prompt = _checked(tokens)
+    prompt = checked_tokens(tokens)
     sampler = Sampler(temperature, top_k, top_p, seed)
     decoder = Decoder(module, capacity=len(prompt) + max_new_tokens, config=config)
     stops = [*_stops(stop), *_stops(read_config(config).get("eos_token_id", ()))]
@@ -105,7 +103,7 @@ def perplexity(
     Raises:
         GenerationError: If there is nothing to score, the model returns only the last logits, or they are not numbers.
     """
-    text = np.asarray(_checked(tokens))
+    text = np.asarray(checked_tokens(tokens))
     capacity = Decoder(module, capacity=window or text.size, config=config).capacity
     size = min(window or text.size, capacity or text.size)
     if text.size < 2 or size < 1:
@@ -139,23 +137,7 @@ def _surprise(logits: np.ndarray, targets: np.ndarray) -> float:
     return float(lost.sum())
 
 
-def _checked(tokens: Iterable[int]) -> list[int]:
-    try:
-        if isinstance(tokens, (str, bytes, bytearray, Mapping, Set)):
-            raise TypeError(f"a {type(tokens).__name__}")
-        ids = [operator.index(token) for token in tokens]
-    except TypeError as error:
-        raise GenerationError("not tokens", where="tokens", expected="whole numbers", found=str(error)) from error
-    if not ids or min(ids) < 0 or max(ids) > _LARGEST:
-        wrong = next((shown(token) for token in ids if not 0 <= token <= _LARGEST), "none")
-        raise GenerationError(
-            "not tokens", where="tokens", expected="ids from 0 on, at least one", found=wrong,
-            hint="A tokenizer turns a text into ids.",
-        )  # fmt: skip
-    return ids
-
-
 def _stops(stop: int | Iterable[int | Sequence[int]]) -> list[list[int]]:
     """Return the sequences that end a text."""
     entries = [stop] if isinstance(stop, (int, np.integer)) else list(stop)
-    return [_checked([entry] if isinstance(entry, (int, np.integer)) else entry) for entry in entries]
+    return [checked_tokens([entry] if isinstance(entry, (int, np.integer)) else entry, "stop") for entry in entries]

@@ -59,8 +59,13 @@ class Sampler:
             logits: ``[vocabulary]``; minus infinity for what must not be chosen.
 
         Raises:
-            GenerationError: If one is NaN or plus infinity, or none is finite.
+            GenerationError: If one is NaN or plus infinity, or none is finite; or if they are no such array.
         """
+        if not isinstance(logits, np.ndarray) or logits.ndim != 1 or not logits.size or logits.dtype.kind in "OSUTcMm":
+            raise GenerationError(
+                "not the logits of a token", where="logits", expected="an array [vocabulary] of numbers",
+                found=f"{logits.dtype}{list(logits.shape)}" if isinstance(logits, np.ndarray) else shown(logits),
+            )  # fmt: skip
         if not np.isfinite(highest := np.max(logits)):
             wrong = int(np.isnan(logits).sum())
             raise GenerationError(
