@@ -422,7 +422,11 @@ def size(dim: int | str) -> Size:
     >>> size(3), size("2*n + 1"), size("batch size"), size("n + n")
     (3, 2*n + 1, "batch size", 2*n)
     """
-    return dim if isinstance(dim, int) else _remembered(_ASSUMED.get().found.sizes, dim, _size_of_text)
+    if isinstance(dim, int):
+        return dim
+    known = _ASSUMED.get().found.sizes
+    value = known.get(dim)
+    return _remembered(known, dim, _size_of_text) if value is None else value
 
 
 def _size_of_text(dim: str) -> Size:

@@ -240,6 +240,8 @@ class Node:
         Control flow that a target has claimed stands for the operators in its bodies, too. A conversion between layouts
         stands for none.
         """
+        if not self.bodies:  # as nearly always
+            return [] if self.domain == CONVERSION else [self]
         operators: list[Node] = []
         stack = [self]
         while stack:

@@ -63,7 +63,7 @@ class TensorType:
             return None
         for dim in shape:
             if not isinstance(dim, int):
-                return tuple([d if isinstance(d, int) else symbolic.size(d) for d in shape if d is not None])
+                return tuple([symbolic.size(d) for d in shape if d is not None])
         return shape  # type: ignore[return-value]  # the loop has checked each
 
     def size(self, unknown: int = 1) -> int:

@@ -47,11 +47,9 @@ def reduced(function: Callable[[Sequence[Size]], Size]) -> ContentsRule:
 def contents_by(
     rule: ContentsRule, node: Node, types: Sequence[Type], record: OpRecord | None
 ) -> Sequence[Contents | None]:
-    """Return the contents that an operator's rule gives to a node's results, of these types."""
-    first = types[0] if types else None
-    if not isinstance(first, TensorType) or first.dtype not in INTEGERS:
-        return [None] * len(types)
-    if first.static_shape is None or product(first.static_shape) > MOST_CONTENTS:
+    """Return the contents that an operator's rule gives to a node's results, of these types, the first of integers."""
+    shape = tensor(types[0]).static_shape
+    if shape is None or product(shape) > MOST_CONTENTS:
         return [None] * len(types)
     return rule(node, types, record)
 
@@ -101,6 +99,9 @@ def _constant(value: Value) -> np.ndarray | None:
 
 
 def _elementwise(node: Node, type_: TensorType, function: Callable[..., Size]) -> Contents | None:
+    known = [value.contents for value in node.inputs if value is not None and value.static_shape is not None]
+    if known and len(known) == len(node.inputs) and all(held is not None and len(held) == 1 for held in known):
+        return (_element(function, [held[0] for held in known if held is not None], type_.dtype),)
     arrays = [_as_array(value) for value in node.inputs if value is not None]
     if not arrays or any(array is None for array in arrays):
         return None

@@ -89,27 +89,24 @@ class Facts:
     Attributes:
         node: The node.
         in_run: Whether the operands are those of a run.
+        count: The number of operands, absent ones in between included, captured ones left out.
         demands: The conditions that depend on sizes of a run.
         elements_read: The numbers of the operands whose elements the rule has looked at.
         scales_read: The numbers of the constant operands that it has only checked.
     """
 
-    __slots__ = ("_operands", "demands", "elements_read", "in_run", "node", "scales_read")
+    __slots__ = ("_operands", "count", "demands", "elements_read", "in_run", "node", "scales_read")
 
     def __init__(self, node: Node, operands: Sequence[Value | None] | None = None, *, in_run: bool = False) -> None:
         self.node = node
         self._operands = node.inputs if operands is None else operands
         self.in_run = in_run
+        self.count = len(self._operands) - node.captures
         self.demands: list[Demand] = []
         self.elements_read: set[int] = set()
         self.scales_read: set[int] = set()
 
     # What is known -------------------------------------------------------------------------------------------------
-
-    @property
-    def count(self) -> int:
-        """The number of operands, absent ones in between included, captured ones left out."""
-        return len(self._operands) - self.node.captures
 
     @property
     def version(self) -> int:
@@ -644,7 +641,10 @@ def _seen(node: Node) -> tuple[object, ...] | None:
         type_ = value.type
         if not isinstance(type_, TensorType) or type_.layout:
             return None
-        operands += (type_.dtype, type_.shape, value.const is None and value.contents)
+        known: object = None if value.const is None else False
+        if known is None and (type_.contents is not None or value.producer is None):
+            known = value.contents
+        operands += (type_.dtype, type_.shape, known)
     try:
         attrs = tuple([(name, tuple(v) if isinstance(v, list) else v) for name, v in node.attrs.items()])
         hash(attrs)

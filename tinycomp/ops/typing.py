@@ -28,7 +28,8 @@ def infer_node_types(node: Node) -> list[Type]:
         types = list(ruled(node, rule).types)
     except UndecidedError:  # what a rule cannot say of expressions, a run shows
         return [map_tensors(type_, without_shape) for type_ in infer_types(node)]
-    if operator.contents is None:
+    first = types[0] if types else None
+    if operator.contents is None or not isinstance(first, TensorType) or first.dtype not in contents.INTEGERS:
         return types
     known = contents.contents_by(operator.contents, node, types, record_of(node))
     return [

@@ -162,14 +162,17 @@ class _Folder:
             node = waiting.popleft()
             if node.target is not None or node.domain in _CLOSED:
                 continue
-            if node in self.stale or _lacks_contents(node):
+            is_stale = node in self.stale or _lacks_contents(node)
+            is_ready = not node.bodies and _is_ready(node)  # its results, not its rule, will say what they are
+            if is_stale and not is_ready:
                 self._retype(node)
             if node.bodies:
                 waiting.extendleft(reversed(self._with_bodies(node)))
             else:
                 if node.op == "Reshape":
                     self._fix_reshape(node)
-                self._fold(node)
+                if not self._fold(node) and is_stale and is_ready:
+                    self._retype(node)
         return self.changed
 
     def _retype(self, node: Node) -> None:
@@ -212,10 +215,10 @@ class _Folder:
         self._retype(node)
         self.changed = True
 
-    def _fold(self, node: Node) -> None:
+    def _fold(self, node: Node) -> bool:
         arrays = self._evaluate(node)
         if arrays is None:
-            return
+            return False
         users = [user for value in node.outputs for user in value.users]
         named = [(value, _stored(array)) for value, array in zip(node.outputs, arrays, strict=True) if value.name]
         constants = [(replace_by_constant(self.graph, value, array), value.name) for value, array in named]
@@ -224,12 +227,15 @@ class _Folder:
             self.graph.rename(constant, name)
         self.stale.update(users)
         self.changed = True
+        return True
 
     def _evaluate(self, node: Node) -> list[np.ndarray] | None:
         """Return one array per result, or None where the node stays."""
-        held = [None if v is None else v.const if v.const is not None else self.broadcasts.get(v) for v in node.inputs]
-        if any(v is not None and array is None for v, array in zip(node.inputs, held, strict=True)):
-            return _from_sizes(node)
+        held: list[np.ndarray | None] = []
+        for value in node.inputs:
+            held.append(None if value is None else self.broadcasts.get(value) if value.const is None else value.const)
+            if value is not None and held[-1] is None:
+                return _from_sizes(node)
         is_view = has_trait(node, "strided")
         if not self._may_fold(node) or not (is_view or self._affordable(node, held)):
             return _from_sizes(node)
@@ -309,9 +315,17 @@ def _results(node: Node, operands: Sequence[np.ndarray | None]) -> list[np.ndarr
 
 def _lacks_contents(node: Node) -> bool:
     """Tell whether the elements of a result may follow from sizes that nobody has looked at: texts give types alone."""
-    if not has_contents(node) or not node.outputs:
+    if not node.outputs or node.output.dtype not in contents.INTEGERS:
         return False
-    return node.output.dtype in contents.INTEGERS and node.output.contents is None
+    return node.output.contents is None and has_contents(node)
+
+
+def _is_ready(node: Node) -> bool:
+    """Tell whether the operands of a node are constants, and the sizes of its results known."""
+    for value in node.inputs:
+        if value is not None and value.const is None:
+            return False
+    return all(value.static_shape is not None for value in node.outputs if value.name)
 
 
 def _reshape_target(target: Value) -> np.ndarray | None:
@@ -369,6 +383,8 @@ def _work(node: Node, operands: Iterable[np.ndarray]) -> int:
 
 def _elements(array: np.ndarray) -> int:
     """Return how many elements an array has, where one that is repeated counts once."""
+    if array.flags.c_contiguous:
+        return array.size
     return math.prod([size for size, step in zip(array.shape, array.strides, strict=True) if step])
 
 

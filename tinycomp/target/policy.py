@@ -173,7 +173,8 @@ def macs(nodes: Iterable[Node], sizes: Mapping[str, int] = MappingProxyType({}))
         sizes: Sizes by symbol; other symbols count as in :func:`tinycomp.symbolic.sample`: as their upper bound, or as
             1 if they have none, also where an image of 1 is smaller than a window and nothing can be computed.
     """
-    return max(sample(substitute(symbolic_macs(nodes), sizes)), 0)
+    found = symbolic_macs(nodes)
+    return max(found if isinstance(found, int) else sample(substitute(found, sizes)), 0)
 
 
 def symbolic_macs(nodes: Iterable[Node]) -> Size:

@@ -68,12 +68,14 @@ class Writer:
         self._bytes(text.replace("\0", "\ufffd").encode("utf-8", "replace") + b"\0")
 
     def _bytes(self, data: bytes) -> None:
-        self.words.append(len(data))
-        words = array("q")
+        words = self.words
+        words.append(len(data))
+        begin = len(words)
         words.frombytes(data + bytes(-len(data) % 8))
         if sys.byteorder == "big":
-            words.byteswap()
-        self.words.extend(words)
+            own = words[begin:]
+            own.byteswap()
+            words[begin:] = own
 
     def to_bytes(self) -> bytes:
         """Return the records."""
