@@ -37,10 +37,10 @@ def cases() -> list[Case]:
     ]
 
 
-def _constants(channels: int, *shape: int) -> tuple[Array, Array, Array]:
-    """Weights, bias and factors."""
+def _constants(channels: int, *shape: int) -> tuple[Array, Array, Array, None]:
+    """Weights, bias and factors; the zero point is a parameter."""
     values = np.random.default_rng(1).integers(-127, 128, shape, np.int8)
-    return values, np.zeros(channels, np.int32), np.full(channels, 1e-3, np.float32)
+    return values, np.zeros(channels, np.int32), np.full(channels, 1e-3, np.float32), None
 
 
 def gemm(m: int, n: int, k: int) -> Case:

@@ -603,7 +603,8 @@ typedef struct tc_quantize_dynamic_params {
  *   8-bit   clamp(round(acc * factors[channel]) + y_zero_point, low, high) by one of two rules,
  *   int32   acc, or
  *   float32 acc as a float32 * factors[channel]. y_zero_point, low and high mean nothing to these two.
- * factors are constants, one for each output channel, and absent for int32. */
+ * factors are constants, one for each output channel, and absent for int32, which may have the zero point of x as an
+ * operand instead: one uint8 (optional), beside an x_zero_point of 0. */
 
 /* How a sum is multiplied and rounded. */
 enum tc_requantize {
@@ -614,7 +615,7 @@ enum tc_requantize {
   TC_REQUANTIZE_FIXED_POINT = 1
 };
 
-/* qconv2d: NHWC convolution. Operands: y, x, weights (ONNX order), bias, factors. */
+/* qconv2d: NHWC convolution. Operands: y, x, weights (ONNX order), bias, factors, zero point. */
 typedef struct tc_qconv2d_params {
   int64_t batch, height, width, channels;
   int64_t out_height, out_width, out_channels;
@@ -638,7 +639,8 @@ typedef struct tc_qconv2d_params {
  * of so many tiles. */
 typedef tc_qconv2d_params tc_qconv2d_winograd_params;
 
-/* qgemm: y[m,n] = x[m,k] * weights. Operands: y, x, weights ([k,n], or [n,k] with trans_b), bias, factors. */
+/* qgemm: y[m,n] = x[m,k] * weights. Operands: y, x, weights ([k,n], or [n,k] with trans_b), bias, factors,
+ * zero point. */
 typedef struct tc_qgemm_params {
   int64_t m, n, k;
   int64_t x_row_stride, y_row_stride;
@@ -648,7 +650,7 @@ typedef struct tc_qgemm_params {
 } tc_qgemm_params;
 
 /* qdwconv2d: NHWC depthwise convolution, one filter per channel.
- * Operands: y, x, weights ([channels, 1, kernel_height, kernel_width]), bias, factors. */
+ * Operands: y, x, weights ([channels, 1, kernel_height, kernel_width]), bias, factors, zero point. */
 typedef struct tc_qdwconv2d_params {
   int64_t batch, height, width, channels;
   int64_t out_height, out_width;
@@ -662,7 +664,7 @@ typedef struct tc_qdwconv2d_params {
 
 /* qmatmul: y = x[m,k] * w[k,n] of two run-time matrices, batched over two dimensions as matmul_f32; x and w are uint8
  * or int8, and their zero points run-time operands. Operands: y, x, w, x's zero point (optional: 0; of x's type), w's
- * zero points (optional: 0; of w's type), bias (optional), factors. */
+ * zero points (optional: 0; of w's type), one factor (absent for int32). */
 typedef struct tc_qmatmul_params {
   int64_t batch0, batch1;
   int64_t m, n, k;
@@ -670,7 +672,7 @@ typedef struct tc_qmatmul_params {
   int64_t w_batch0, w_batch1, w_row, w_column; /* strides of w[k,n] */
   int64_t y_batch0, y_batch1, y_row;           /* strides of y[m,n], whose columns lie side by side */
   int64_t x_type, w_type;                      /* U8 or I8 */
-  int64_t w_zeros, factors;                    /* how many of each: 1 or n */
+  int64_t w_zeros;                             /* how many: 1 or n */
   int64_t type, rule, y_zero_point, low, high;
 } tc_qmatmul_params;
 

@@ -225,7 +225,7 @@ def test_a_convolution_whose_data_are_quantised_at_run_time(dtype: str):
     attrs = {"pads": [1, 0, 2, 1], "strides": [2, 1], "group": 2}
     graph.set_outputs([graph.add("ConvInteger", [x, weight, point, offset], attrs).output])
     module = tinycomp.compile(graph, "c", strict=True)
-    assert kernels(module).count("qconv2d") == 1
+    assert set(kernels(module)) - {"copy", "qlookup"} == {"qconv2d"}
     for batch in (1, 3):
         operands = stored(dtype, batch, 4, 7 - batch, 6 + batch), stored(dtype)
         np.testing.assert_array_equal(module(*operands), tinycomp.compile(graph, "host")(*operands))

@@ -94,7 +94,7 @@ def test_winograd_is_given_the_work_of_the_direct_form(size: int, algorithm: int
 def test_quantised_winograd_too():
     result, x, w = RESULTS["uint8"], np.zeros((1, 7, 8, 4), np.uint8), np.zeros((6, 4, 3, 3), np.int8)
     params = quantized_params(x, w, ((1, 1), (1, 1), (1, 1, 1, 1), 1), result)
-    operands = [x, Weight(w), None, Weight(np.ones(6, np.float32))]
+    operands = [x, Weight(w), None, Weight(np.ones(6, np.float32)), None]
     winograd, direct = (work(k, operands, params, (1, 7, 8, 6), "uint8") for k in ("qconv2d_winograd", "qconv2d"))
     assert (winograd.integer_operations, winograd.bytes) == (direct.integer_operations, direct.bytes)
     assert winograd.integer_operations / winograd.done == pytest.approx(2.25 * 7 / 8)

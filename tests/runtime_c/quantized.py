@@ -26,6 +26,7 @@ class Result:
         high: The greatest number.
         weight_type: ``int8`` or ``int16``.
         greatest: The greatest weight, or 0 for that of the type.
+        is_given: Whether the zero point of x is an operand of the run.
     """
 
     type: str = "uint8"
@@ -36,11 +37,12 @@ class Result:
     high: int = 255
     weight_type: str = "int8"
     greatest: int = 0
+    is_given: bool = False
 
     def params(self) -> dict[str, int]:
         """The parameters of a kernel."""
         return {
-            "x_zero_point": self.x_zero_point,
+            "x_zero_point": 0 if self.is_given else self.x_zero_point,
             "weight_type": TYPES[self.weight_type],
             "type": TYPES[self.type],
             "rule": self.rule,
@@ -97,6 +99,7 @@ RESULTS = {
     "clamped": Result(x_zero_point=255, zero_point=0, low=0, high=90),
     "fixed point": Result("int8", FIXED_POINT, 128, -20, -128, 127),
     "sums": Result("int32", x_zero_point=0),
+    "zero point of the run": Result("int32", x_zero_point=201, is_given=True),
     "float": Result("float32", x_zero_point=128),
     "small weights": Result("int8", zero_point=5, low=-128, high=127, greatest=64),
     "wide weights": Result(x_zero_point=7, weight_type="int16"),
@@ -135,10 +138,13 @@ def conv2d(
     return y.reshape(*y.shape[:3], w.shape[0])
 
 
-def constants(result: Result, w: np.ndarray, bias: np.ndarray | None, factors: np.ndarray) -> list[Weight | None]:
+def constants(
+    result: Result, w: np.ndarray, bias: np.ndarray | None, factors: np.ndarray
+) -> list[Weight | np.ndarray | None]:
     """The operands of a product behind x."""
     return [
         Weight(w),
         None if bias is None else Weight(bias),
         None if result.type == "int32" else Weight(factors),
+        np.array([result.x_zero_point], np.uint8) if result.is_given else None,
     ]

@@ -132,6 +132,14 @@ def test_impossible_parameters_are_refused(wrong, message, rng):
 def test_results_need_factors(rng):
     result = RESULTS["uint8"]
     x, w, bias, _ = product(result, 3, 9, 4, rng)
-    operands = [x, *constants(result, w, bias, np.ones(9, np.float32))[:2], None]
+    operands = [x, *constants(result, w, bias, np.ones(9, np.float32))[:2], None, None]
     with pytest.raises(TargetError, match="only sums need no factors"):
+        run_single("qgemm", operands, gemm_params(result, 3, 9, 4), ("uint8", (3, 9)), "scalar")
+
+
+def test_only_sums_take_a_zero_point_of_the_run(rng):
+    result = RESULTS["uint8"]
+    x, w, bias, _ = product(result, 3, 9, 4, rng)
+    operands = [x, *constants(result, w, bias, np.ones(9, np.float32))[:3], np.zeros(1, np.uint8)]
+    with pytest.raises(TargetError, match="only sums take a zero point of the run, in place of another"):
         run_single("qgemm", operands, gemm_params(result, 3, 9, 4), ("uint8", (3, 9)), "scalar")

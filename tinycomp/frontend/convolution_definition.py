@@ -43,14 +43,14 @@ def _ints(node: Node, name: str, count: int, default: int) -> list[int]:
     return [int(n) for n in given] if given else [default] * count
 
 
-def padded(body: Body, node: Node, x: Value, kernel: Sequence[int], value: Value | None = None) -> Value:
-    """Return the data of a convolution with what its padding puts around them: zeros, or ``value``."""
+def _padded(body: Body, node: Node, x: Value, kernel: Sequence[int]) -> Value:
+    """Return the data of a convolution with the zeros that its padding puts around them."""
     rank, automatic = len(kernel), node.attrs.get("auto_pad", "NOTSET")
     if automatic == "VALID":
         return x
     if automatic == "NOTSET":
         pads = _ints(node, "pads", 2 * rank, 0)
-        return body("Pad", x, body.ints(0, 0, *pads[:rank], 0, 0, *pads[rank:]), value) if any(pads) else x
+        return body("Pad", x, body.ints(0, 0, *pads[:rank], 0, 0, *pads[rank:])) if any(pads) else x
     strides, dilations = body.ints(*_ints(node, "strides", rank, 1)), _ints(node, "dilations", rank, 1)
     extents = body.ints(*((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)))
     sizes = body("Shape", x, start=2)
@@ -59,7 +59,7 @@ def padded(body: Body, node: Node, x: Value, kernel: Sequence[int], value: Value
     lesser = body("Div", missing, body.ints(2))
     ends = [lesser, body("Sub", missing, lesser)][:: 1 if automatic == "SAME_UPPER" else -1]
     zeros = body.ints(0, 0)
-    return body("Pad", x, body("Concat", zeros, ends[0], zeros, ends[1], axis=0), value)
+    return body("Pad", x, body("Concat", zeros, ends[0], zeros, ends[1], axis=0))
 
 
 def unfolded(body: Body, x: Value, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Value:
@@ -86,7 +86,7 @@ def _conv(body: Body, node: Node, operands: Sequence[Value | None]) -> Value | N
     kernel, rank = filters[2:], len(filters) - 2
     if math.prod(kernel) > MOST_TAPS:
         return None
-    group, x = int(node.attrs.get("group", 1)), padded(body, node, x, kernel)
+    group, x = int(node.attrs.get("group", 1)), _padded(body, node, x, kernel)
     taps = unfolded(body, x, kernel, _ints(node, "strides", rank, 1), _ints(node, "dilations", rank, 1))
     depth = filters[1] * math.prod(kernel)
     columns = body.reshape(taps, [0, group, depth, -1])

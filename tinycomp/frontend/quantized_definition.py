@@ -13,11 +13,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tinycomp.frontend.convolution_definition import padded
 from tinycomp.frontend.definition_body import BYTES, FLOAT8, Body, Definition, dtype_of, shape_of
 from tinycomp.frontend.linear_definition import dequantize, is_rare, quantize
 from tinycomp.ir.graph import Node, Value
-from tinycomp.ops.numeric import Array
 
 EXACT_TERMS = 256
 """So many products of two differences of 8-bit numbers have a sum that float32 holds exactly."""
@@ -60,26 +58,7 @@ def _matmul_integer(body: Body, node: Node, operands: Sequence[Value | None]) ->
     a, b, a_point, b_point = operands[:4]
     if a is None or b is None or not {dtype_of(a), dtype_of(b)} <= BYTES:
         return None
-    weight, weight_point = node.inputs[1], node.inputs[3] if len(node.inputs) > 3 else None
-    known = weight is not None and weight.const is not None and weight.const.ndim == 2
-    if known and a_point is not None and (weight_point is None or weight_point.const is not None):
-        assert weight is not None
-        assert weight.const is not None
-        whole = weight.const.astype(np.int32)
-        if weight_point is not None and weight_point.const is not None:
-            whole -= weight_point.const.astype(np.int32)
-        return _shifted(body, (a, a_point), (b, b_point), whole)
     return _product(body, (a, a_point), (b, b_point))
-
-
-def _shifted(body: Body, left: tuple[Value, Value], right: tuple[Value, Value | None], weight: Array) -> Value | None:
-    """Return the product with a constant weight: without the zero point of the data, less what that contributes."""
-    shape = shape_of(left[1])
-    if shape is None or math.prod(shape) != 1:
-        return _product(body, left, right)
-    sums = body("MatMulInteger", left[0], right[0], *([None, right[1]] if right[1] is not None else []))
-    offset = body("Mul", body.cast(body.reshape(left[1], []), "int32"), body.const(weight.sum(axis=0, dtype=np.int32)))
-    return body("Sub", sums, offset)
 
 
 def _product(body: Body, left: tuple[Value, Value | None], right: tuple[Value, Value | None]) -> Value | None:
@@ -107,11 +86,10 @@ def _conv_integer(body: Body, node: Node, operands: Sequence[Value | None]) -> V
 def _convolution(body: Body, node: Node, operands: Sequence[Value | None], places: Sequence[int]) -> Value | None:
     """Return the int32 sums of a convolution, whose data, weight and their zero points are these operands.
 
-    With a constant weight, what zero points that come in at run time contribute is subtracted. That of the data counts
-    in the padding, too, so that it contributes as much to every pixel.
+    With constant weights, what a zero point of the weights that comes in at run time contributes is subtracted.
     """
     x, w, *points = (operands[place] for place in places)
-    filters, (_, weight, *known) = shape_of(w), map(node.const, places)
+    filters, (_, weight, _, w_known) = shape_of(w), map(node.const, places)
     if x is None or w is None or not filters or not {dtype_of(x), dtype_of(w)} <= BYTES:
         return None
     x_point, w_point = (v and body.reshape(v, shape) for v, shape in zip(points, ([], [-1]), strict=True))
@@ -119,27 +97,12 @@ def _convolution(body: Body, node: Node, operands: Sequence[Value | None], place
     if weight is None:
         w = _difference(body, w, w_point, [*per_filter, 1])
         return _in_parts(body, node, _difference(body, x, x_point, []), w, filters)
-    fixed = [None if array is None else point for point, array in zip((x_point, w_point), known, strict=True)]
-    attrs = dict(node.attrs)
-    if fixed[0] is not x_point:
-        x = padded(body, node, x, filters[2:], x_point)
-        attrs = {name: value for name, value in attrs.items() if name not in ("auto_pad", "pads")}
-
-    def sums_of(factor: Value, terms: Array, point: Value | None = None) -> Value:
-        sums = body("ConvInteger", x, factor, fixed[0], point, **attrs)
-        if fixed[0] is x_point or x_point is None:
-            return sums
-        share = body.const(terms.sum(axis=tuple(range(1, terms.ndim)), dtype=np.int32).reshape(per_filter))
-        return body("Sub", sums, body("Mul", body.cast(x_point, "int32"), share))
-
-    terms = weight.astype(np.int32)
-    if known[1] is not None:
-        terms -= known[1].astype(np.int32).reshape(*per_filter, 1)
-    sums = sums_of(w, terms, fixed[1])
-    if w_point is not None and fixed[1] is None:
-        zero, ones = body.reshape(body.cast(w_point, "int32"), per_filter), np.ones(filters, np.uint8)
-        sums = body("Sub", sums, body("Mul", zero, sums_of(body.const(ones), ones)))
-    return sums
+    if w_point is None or w_known is not None:
+        # ConvInteger itself has no simpler definition.
+        return None if node.op == "ConvInteger" else body("ConvInteger", x, w, x_point, w_point, **node.attrs)
+    zero, ones = body.reshape(body.cast(w_point, "int32"), per_filter), body.const(np.ones(filters, np.uint8))
+    own, shared = (body("ConvInteger", x, factor, x_point, **node.attrs) for factor in (w, ones))
+    return body("Sub", own, body("Mul", zero, shared))
 
 
 def _in_parts(body: Body, node: Node, x: Value, w: Value, filters: Sequence[int]) -> Value | None:

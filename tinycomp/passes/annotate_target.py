@@ -75,7 +75,7 @@ def annotate_for(
 
 
 def release_parts(graph: Graph, target: str) -> None:
-    """Take parts of quantised products from a target that does not take all: whole, the host adds them up in integers."""
+    """Take parts of quantised products from a target that does not take all: whole, the host computes in integers."""
     if not any(node.op == "QuantizeLinear" for node in graph.nodes):
         return
     for node in graph.nodes:

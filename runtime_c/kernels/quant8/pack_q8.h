@@ -82,9 +82,9 @@ static uint32_t q8_pack_column(const q8_weights *w, q8_form form, int64_t column
 }
 
 /* Packs all panels, one after another, into zeroed memory, and starts every sum with the bias (which may be absent)
- * less what the zero point of x contributes. */
-static void q8_pack(const q8_weights *w, q8_form form, const void *bias, int64_t zero_point, int32_t *start,
-                    char *panels) {
+ * less what the zero point of x contributes; `padded` are the channels of the arrays. */
+static void q8_pack(const q8_weights *w, q8_form form, const void *bias, const q8_result *result, int32_t *arrays,
+                    int64_t padded, char *panels) {
   const int64_t line = w->taps * q8_words(w->outer * w->inner, form) * q8_form_word_bytes(form); /* bytes of a column */
   for (int64_t first = 0; first < w->columns; first += TC_PANEL) {
     const int64_t columns = tc_min(w->columns - first, TC_PANEL), width = tc_round_up(columns, TC_LANES);
@@ -96,7 +96,7 @@ static void q8_pack(const q8_weights *w, q8_form form, const void *bias, int64_t
         memcpy(&added, (const char *)bias + (first + column) * (int64_t)sizeof(added), sizeof(added));
       }
       const uint32_t sum = q8_pack_column(&panel, form, column, width, panels);
-      start[first + column] = (int32_t)((uint32_t)added - (uint32_t)(zero_point - q8_form_x_offset(form)) * sum);
+      q8_pack_start(result, added, sum, q8_form_x_offset(form), arrays + first + column, padded);
     }
     panels += line * width;
   }

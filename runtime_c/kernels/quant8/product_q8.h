@@ -13,7 +13,7 @@
 #include "block_q8.h"
 #include "input_q8.h"
 
-enum { Q8_Y, Q8_X, Q8_W, Q8_BIAS, Q8_FACTOR };
+enum { Q8_Y, Q8_X, Q8_W, Q8_BIAS, Q8_FACTOR, Q8_ZERO };
 
 /* What is computed, for either kind. */
 typedef struct q8_product {
@@ -119,8 +119,8 @@ static void q8_product_pack(const tc_prepare *prepare, q8_product *p, void *stat
   for (int64_t g = 0; g < p->groups; g++) {
     int32_t *arrays = (int32_t *)(q8_groups(state) + g * plan.group_bytes);
     const q8_weights weights = q8_group_weights(prepare, p, g);
-    q8_pack(&weights, p->input.form, bias ? bias + g * columns * 4 : NULL, p->result.x_zero_point,
-            arrays + Q8_SUMS * plan.padded, (char *)(arrays + Q8_ARRAYS * plan.padded));
+    q8_pack(&weights, p->input.form, bias ? bias + g * columns * 4 : NULL, &p->result, arrays, plan.padded,
+            (char *)(arrays + Q8_ARRAYS * plan.padded));
     q8_pack_factors(&p->result, factors ? factors + g * columns * factor : NULL, columns, arrays, plan.padded);
   }
 }
@@ -135,7 +135,10 @@ static void q8_product_run(const tc_call *call, const q8_product *p, int64_t beg
   /* So few rows as one tile has go through all panels at once. */
   const bool is_fused = q8_is_bytes(&p->result) && p->result.rule == TC_REQUANTIZE_FLOAT;
   const ptrdiff_t few = is_fused ? q8_tile_rows[TC_TILE_VECTORS] : 0;
-  int32_t *sums = call->scratch;
+  const void *zero_point = call->operands[Q8_ZERO];
+  q8_input input = p->input;
+  input.zero_point = q8_zero_point(zero_point, &p->result);
+  int32_t *sums = call->scratch, own[TC_PANEL] = {0};
   const char **rows = (const char **)(sums + plan.cut.piece * TC_PANEL);
   char *copies = (char *)(rows + plan.cut.piece * plan.taps);
   q8_block block = {.rows = rows,
@@ -154,24 +157,23 @@ static void q8_product_run(const tc_call *call, const q8_product *p, int64_t beg
   for (ptrdiff_t left = (ptrdiff_t)(end - begin); left > 0; panel = 0) {
     const q8_place place = q8_cut_place(&plan.cut, cut);
     const uint8_t *x = (const uint8_t *)call->operands[Q8_X] + group * p->input.channels;
-    q8_point(&p->input, x, place, plan.cut.piece, rows, copies);
+    q8_point(&input, x, place, plan.cut.piece, rows, copies);
     const ptrdiff_t first = panel * TC_PANEL;
     const int32_t *arrays = (const int32_t *)(q8_groups(call->state) + group * plan.group_bytes);
     block.row_count = place.count;
     block.panel = (const char *)(arrays + Q8_ARRAYS * plan.padded) + panel * panel_bytes;
-    block.start = arrays + Q8_SUMS * plan.padded + first;
     q8_scale_move(&block.scale, arrays + first, plan.padded);
     block.y = (char *)call->operands[Q8_Y] + (place.row * p->y_stride + group * p->weights.columns + first) * size;
     while (panel < panels && left > 0) {
       const ptrdiff_t remaining = columns - panel * TC_PANEL, whole = remaining / TC_PANEL;
       const ptrdiff_t several = place.count <= few && whole > 0 ? (whole < left ? whole : left) : 1;
       block.columns = remaining < TC_PANEL ? remaining : TC_PANEL;
+      block.start = q8_start(zero_point, arrays + panel * TC_PANEL, plan.padded, block.columns, own);
       block.panels = several;
       q8_block_run(&block);
       panel += several;
       left -= several;
       block.panel += several * panel_bytes;
-      block.start += several * TC_PANEL;
       block.scale.factors += several * TC_PANEL;
       block.scale.multipliers += several * TC_PANEL;
       block.scale.left += several * TC_PANEL;

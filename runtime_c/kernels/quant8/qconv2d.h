@@ -18,11 +18,8 @@ static q8_product qconv_product(const tc_qconv2d_params *p, q8_form form) {
                         .group_weights = columns * channels * positions,
                         .y_stride = p->y_pixel_stride,
                         .block_rows = p->block_rows};
-  product.input = (q8_input){.window = TC_WINDOW(p),
-                             .channels = channels,
-                             .pixel_stride = p->x_pixel_stride,
-                             .zero_point = p->x_zero_point,
-                             .form = form};
+  product.input =
+      (q8_input){.window = TC_WINDOW(p), .channels = channels, .pixel_stride = p->x_pixel_stride, .form = form};
   product.input.lines = q8_has_lines(&product.input.window, channels, form);
   product.weights = (q8_weights){.size = q8_weight_size(&product.result),
                                  .taps = q8_taps(&product.input),
@@ -55,6 +52,7 @@ static void qconv_check(tc_prepare *prepare) {
       TC_PRODUCT(prepare, p->out_channels, p->channels / p->groups, p->kernel_height, p->kernel_width);
   prepare->work.integer_operations = 2.0 * TC_COUNT(p->batch, p->out_height, p->out_width, weights);
   prepare->work.algorithm = p->algorithm;
+  q8_check_zero_point(prepare, &result, Q8_ZERO);
   tc_touch_image(prepare, Q8_X, p->batch, p->height, p->width, p->x_pixel_stride, p->channels, 1);
   tc_touch_image(prepare, Q8_Y, p->batch, p->out_height, p->out_width, p->y_pixel_stride, p->out_channels,
                  q8_size(&result));
@@ -72,7 +70,7 @@ static void TC_NAME(tc_qconv2d_prepare)(tc_prepare *prepare) {
   const q8_product product = qconv_product(p, q8_form_of(&result));
   q8_product_prepare(prepare, &product);
   TC_SHARE(prepare, p->groups, p->channels, p->out_channels, p->kernel_height, p->kernel_width, product.input.lines,
-           p->x_zero_point, p->weight_type, p->rule);
+           p->x_zero_point, p->weight_type, p->type, p->rule);
 }
 
 static void TC_NAME(tc_qconv2d_pack)(const tc_prepare *prepare, void *state) {

@@ -109,8 +109,9 @@ static void TC_NAME(tc_qconv2d_winograd_prepare)(tc_prepare *prepare) {
   tc_state_numbers(prepare, 0, arrays, sizeof(int32_t));
   tc_state_numbers(prepare, arrays * (int64_t)sizeof(int32_t) + plan.patch, panels / (int64_t)sizeof(int16_t),
                    sizeof(int16_t));
-  prepare->scratch_bytes = block + QWINO_PRODUCTS * QWINO_GAP * 2;
-  TC_SHARE(prepare, p->channels, p->out_channels, p->x_zero_point, p->rule);
+  const int64_t own = tc_present(prepare, Q8_ZERO) ? plan.padded * (int64_t)sizeof(int32_t) + plan.patch : 0;
+  prepare->scratch_bytes = own + block + QWINO_PRODUCTS * QWINO_GAP * 2;
+  TC_SHARE(prepare, p->channels, p->out_channels, p->x_zero_point, p->type, p->rule);
 }
 
 /* Twice the filter transform of one line of three weights, in both directions four times. */
@@ -163,7 +164,7 @@ static void TC_NAME(tc_qconv2d_winograd_pack)(const tc_prepare *prepare, void *s
     if (bias) {
       memcpy(&added, bias + o * (int64_t)sizeof(added), sizeof(added));
     }
-    arrays[Q8_SUMS * plan.padded + o] = (int32_t)((uint32_t)added - (uint32_t)p->x_zero_point * sum);
+    q8_pack_start(&plan.result, added, sum, 0, arrays + o, plan.padded);
   }
   q8_pack_factors(&plan.result, prepare->constants[Q8_FACTOR], plan.columns, arrays, plan.padded);
   memset(zeros, (int)p->x_zero_point, (size_t)plan.patch);
@@ -173,7 +174,7 @@ static void TC_NAME(tc_qconv2d_winograd_pack)(const tc_prepare *prepare, void *s
 typedef struct qwino_block {
   const qwino_plan *plan;
   const uint8_t *x, *zeros;
-  const int32_t *arrays;
+  const int32_t *start;
   q8_scale scale;
   char *y;
   int64_t x_pixel, y_pixel;
@@ -329,8 +330,7 @@ static void qwino_transform_output(const qwino_block *b, int64_t column) {
     for (int64_t n = 0; n < columns; n += TC_LANES) {
       const int64_t c = column + n;
       tc_vi sums[QWINO_OUT * QWINO_OUT];
-      qwino_output_2d(b->products + t * TC_PANEL + n, plan->block_tiles * TC_PANEL,
-                      tc_vi_load(b->arrays + Q8_SUMS * plan->padded + c), sums);
+      qwino_output_2d(b->products + t * TC_PANEL + n, plan->block_tiles * TC_PANEL, tc_vi_load(b->start + c), sums);
       char *y = b->y + (pixel * b->y_pixel + c) * size;
       for (int64_t i = 0; i < height; i++, y += line) {
         if (is_wide) {
@@ -347,16 +347,24 @@ static void TC_NAME(tc_qconv2d_winograd)(const tc_call *call, int64_t begin, int
   const tc_qconv2d_winograd_params *p = call->params;
   const qwino_plan plan = qwino_plan_make(p, call->l2_bytes);
   const int32_t *arrays = call->state;
-  const char *zeros = (const char *)(arrays + Q8_ARRAYS * plan.padded), *panels = zeros + plan.patch;
+  const uint8_t *zeros = (const uint8_t *)(arrays + Q8_ARRAYS * plan.padded);
+  const char *panels = (const char *)zeros + plan.patch;
+  const void *zero_point = call->operands[Q8_ZERO];
+  int32_t *own = call->scratch;
+  char *scratch = call->scratch;
+  if (zero_point) {
+    zeros = memset(own + plan.padded, *(const uint8_t *)zero_point, (size_t)plan.patch);
+    scratch += plan.padded * (int64_t)sizeof(*own) + plan.patch;
+  }
   qwino_block b = {.plan = &plan,
                    .x = call->operands[Q8_X],
-                   .zeros = (const uint8_t *)zeros,
-                   .arrays = arrays,
+                   .zeros = zeros,
+                   .start = q8_start(zero_point, arrays, plan.padded, plan.padded, own),
                    .scale = q8_scale_make(&plan.result, arrays, plan.padded),
                    .y = call->operands[Q8_Y],
                    .x_pixel = p->x_pixel_stride,
                    .y_pixel = p->y_pixel_stride,
-                   .rows = call->scratch};
+                   .rows = (const char **)scratch};
   b.products = (int32_t *)(b.rows + QWINO_PRODUCTS * plan.block_tiles);
   b.patches = (int16_t *)(b.products + QWINO_PRODUCTS * plan.block_tiles * TC_PANEL);
   int64_t transformed = -1; /* the block whose patches are in scratch */

@@ -89,6 +89,7 @@ static void TC_NAME(tc_qdwconv2d_prepare)(tc_prepare *prepare) {
   tc_touch(prepare, Q8_W, weights, q8_weight_size(&result));
   tc_touch(prepare, Q8_BIAS, p->channels, sizeof(int32_t));
   q8_check_result(prepare, &result, Q8_FACTOR, p->channels);
+  q8_check_zero_point(prepare, &result, Q8_ZERO);
   const int64_t outputs = TC_PRODUCT(prepare, p->batch, p->out_height, p->out_width);
   const qdw_plan plan = qdw_plan_make(p, prepare->l2_bytes);
   const int64_t words = TC_PRODUCT(prepare, p->channels + TC_LANES, plan.groups + Q8_ARRAYS, p->kernel_width + 1);
@@ -102,8 +103,9 @@ static void TC_NAME(tc_qdwconv2d_prepare)(tc_prepare *prepare) {
   const int64_t arrays = Q8_ARRAYS * plan.padded;
   tc_state_numbers(prepare, 0, arrays, sizeof(int32_t));
   tc_state_numbers(prepare, arrays * (int64_t)sizeof(int32_t), 2 * (words - arrays), sizeof(int16_t));
-  prepare->scratch_bytes = copies + TC_LANES; /* the last pixel is read in whole vectors */
-  TC_SHARE(prepare, p->channels, p->kernel_height, p->kernel_width, p->x_zero_point, p->weight_type, p->rule);
+  const int64_t starts = tc_present(prepare, Q8_ZERO) ? plan.padded * (int64_t)sizeof(int32_t) : 0;
+  prepare->scratch_bytes = starts + copies + TC_LANES; /* the last pixel is read in whole vectors */
+  TC_SHARE(prepare, p->channels, p->kernel_height, p->kernel_width, p->x_zero_point, p->weight_type, p->type, p->rule);
 }
 
 static void TC_NAME(tc_qdwconv2d_pack)(const tc_prepare *prepare, void *state) {
@@ -123,11 +125,11 @@ static void TC_NAME(tc_qdwconv2d_pack)(const tc_prepare *prepare, void *state) {
         sum += (uint32_t)weight;
       }
     }
-    uint32_t added = 0;
+    int32_t added = 0;
     if (bias) {
       memcpy(&added, bias + c * (int64_t)sizeof(added), sizeof(added));
     }
-    arrays[Q8_SUMS * plan.padded + c] = (int32_t)(added - (uint32_t)p->x_zero_point * sum);
+    q8_pack_start(&plan.result, added, sum, 0, arrays + c, plan.padded);
   }
   q8_pack_factors(&plan.result, prepare->constants[Q8_FACTOR], p->channels, arrays, plan.padded);
 }
@@ -137,7 +139,7 @@ typedef struct qdw_line {
   const qdw_plan *plan;
   const uint8_t *x; /* the window of pixel 0 among the copies */
   int64_t channels;
-  const int32_t *arrays;
+  const int32_t *arrays, *start;
   q8_scale scale;
   char *y;
   int64_t y_pixel;
@@ -197,7 +199,7 @@ TC_INLINE void qdw_tile(const int pixels, const int size, const int stride, cons
   const ptrdiff_t padded = (ptrdiff_t)line->plan->padded, channels = (ptrdiff_t)line->channels;
   const ptrdiff_t x_line = (ptrdiff_t)line->plan->pitch, y_pixel = (ptrdiff_t)line->y_pixel;
   const int16_t *weights = (const int16_t *)(line->arrays + Q8_ARRAYS * padded);
-  const int32_t *start = line->arrays + Q8_SUMS * padded;
+  const int32_t *start = line->start;
   const uint8_t *x = line->x + out_x * stride * channels;
   /* Copies: stores of bytes may change whatever is behind a pointer. */
   const float *factors = line->scale.factors;
@@ -273,7 +275,7 @@ static void qdw_line_any(const qdw_line *line) {
   const int16_t *weights = (const int16_t *)(line->arrays + Q8_ARRAYS * padded);
   for (int64_t out_x = 0; out_x < w->out_width; out_x++) {
     for (int64_t c = 0; c < line->channels; c += TC_LANES) {
-      tc_vi sum = tc_vi_load(line->arrays + Q8_SUMS * padded + c);
+      tc_vi sum = tc_vi_load(line->start + c);
       for (int64_t i = 0; i < w->kernel_height; i += TC_TAP_LINES) {
         const uint8_t *x = line->x + i * line_step + out_x * w->stride_width * line->channels + c;
         const int16_t *of_lines = weights + TC_TAP_LINES * (i / TC_TAP_LINES * w->kernel_width * padded + c);
@@ -311,27 +313,31 @@ static void TC_NAME(tc_qdwconv2d)(const tc_call *call, int64_t begin, int64_t en
   const tc_qdwconv2d_params *p = call->params;
   const qdw_plan plan = qdw_plan_make(p, call->l2_bytes);
   const tc_window *w = &plan.window;
+  const void *zero_point = call->operands[Q8_ZERO];
+  int32_t *own = call->scratch;
+  char *lines_of_x = (char *)(own + (zero_point ? plan.padded : 0));
   const q8_input input = {.window = plan.window,
                           .channels = p->channels,
                           .pixel_stride = p->x_pixel_stride,
-                          .zero_point = p->x_zero_point,
+                          .zero_point = q8_zero_point(zero_point, &plan.result),
                           .form = Q8_QUADS}; /* copied as it is */
   const qdw_line_fn run = qdw_line_for(w, &plan.result);
   qdw_line line = {.plan = &plan,
                    .channels = p->channels,
                    .arrays = call->state,
+                   .start = q8_start(zero_point, call->state, plan.padded, plan.padded, own),
                    .scale = q8_scale_make(&plan.result, call->state, plan.padded),
                    .y_pixel = p->y_pixel_stride};
   for (int64_t unit = begin; unit < end; unit++) {
     const int64_t image = unit / plan.bands, first = unit % plan.bands * plan.band;
     const int64_t lines = tc_min(w->out_height - first, plan.band), top = first * w->stride_height - w->pad_top;
     const int64_t copied = plan.lines - (plan.band - lines) * w->stride_height;
-    char *copies = call->scratch;
+    char *copies = lines_of_x;
     for (int64_t i = 0; i < copied; i++) {
       copies = q8_copy_line(&input, call->operands[Q8_X], image, top + i, -w->pad_left, plan.pixels, copies);
     }
     for (int64_t l = 0; l < lines; l++) {
-      line.x = (const uint8_t *)call->scratch + l * w->stride_height * plan.pitch;
+      line.x = (const uint8_t *)lines_of_x + l * w->stride_height * plan.pitch;
       line.y = (char *)call->operands[Q8_Y] +
                (image * w->out_height + first + l) * w->out_width * p->y_pixel_stride * q8_size(&plan.result);
       run(&line);

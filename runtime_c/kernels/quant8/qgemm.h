@@ -30,7 +30,6 @@ static q8_product qgemm_product(const tc_qgemm_params *p, q8_form form) {
                                         .dilation_width = 1},
                              .channels = p->k,
                              .pixel_stride = p->x_row_stride,
-                             .zero_point = p->x_zero_point,
                              .form = form};
   product.weights = (q8_weights){.size = q8_weight_size(&product.result),
                                  .taps = 1,
@@ -49,6 +48,7 @@ static void TC_NAME(tc_qgemm_prepare)(tc_prepare *prepare) {
   prepare->work.integer_operations = 2.0 * (double)TC_PRODUCT(prepare, p->m, p->n, p->k);
   TC_PRODUCT(prepare, p->k, p->n);
   const q8_result result = Q8_RESULT(p);
+  q8_check_zero_point(prepare, &result, Q8_ZERO);
   tc_touch_rows(prepare, Q8_X, p->m, p->x_row_stride, p->k, 1);
   tc_touch_rows(prepare, Q8_Y, p->m, p->y_row_stride, p->n, q8_size(&result));
   if (tc_refused(prepare)) {
@@ -56,7 +56,7 @@ static void TC_NAME(tc_qgemm_prepare)(tc_prepare *prepare) {
   }
   const q8_product product = qgemm_product(p, q8_form_of(&result));
   q8_product_prepare(prepare, &product);
-  TC_SHARE(prepare, p->k, p->n, p->trans_b, p->x_zero_point, p->weight_type, p->rule);
+  TC_SHARE(prepare, p->k, p->n, p->trans_b, p->x_zero_point, p->weight_type, p->type, p->rule);
 }
 
 static void TC_NAME(tc_qgemm_pack)(const tc_prepare *prepare, void *state) {

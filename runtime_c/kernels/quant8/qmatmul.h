@@ -14,7 +14,7 @@
 #include "pack_q8.h"
 #include "block_q8.h"
 
-enum { QMATMUL_Y, QMATMUL_X, QMATMUL_W, QMATMUL_X_ZERO, QMATMUL_W_ZERO, QMATMUL_BIAS, QMATMUL_FACTOR };
+enum { QMATMUL_Y, QMATMUL_X, QMATMUL_W, QMATMUL_X_ZERO, QMATMUL_W_ZERO, QMATMUL_FACTOR };
 
 enum { QMATMUL_BLOCK_ROWS = 192 };
 
@@ -50,8 +50,6 @@ static void TC_NAME(tc_qmatmul_prepare)(tc_prepare *prepare) {
       "types %lld and %lld cannot be multiplied here", (long long)p->x_type, (long long)p->w_type);
   TC_REQUIRE(prepare, p->w_zeros == 1 || p->w_zeros == p->n, "%lld zero points do not fit %lld columns",
              (long long)p->w_zeros, (long long)p->n);
-  TC_REQUIRE(prepare, p->factors == 1 || p->factors == p->n, "%lld factors do not fit %lld columns",
-             (long long)p->factors, (long long)p->n);
   if (tc_refused(prepare)) {
     return;
   }
@@ -64,8 +62,7 @@ static void TC_NAME(tc_qmatmul_prepare)(tc_prepare *prepare) {
                     (const int64_t[]){p->w_batch0, p->w_batch1, p->w_row, p->w_column}, 1);
   tc_touch(prepare, QMATMUL_X_ZERO, 1, 1);
   tc_touch(prepare, QMATMUL_W_ZERO, p->w_zeros, 1);
-  tc_touch(prepare, QMATMUL_BIAS, p->n, sizeof(int32_t));
-  q8_check_result(prepare, &plan.result, QMATMUL_FACTOR, p->factors);
+  q8_check_result(prepare, &plan.result, QMATMUL_FACTOR, 1);
   if (tc_refused(prepare)) {
     return;
   }
@@ -135,15 +132,11 @@ static void qmatmul_pack_panel(const tc_qmatmul_params *p, const uint8_t *w, con
 static void qmatmul_panel_arrays(const tc_call *call, const q8_result *result, int64_t column, int64_t columns,
                                  int32_t *arrays, int32_t *zero_points) {
   const tc_qmatmul_params *p = call->params;
-  const int32_t *bias = call->operands[QMATMUL_BIAS];
-  const char *factors = call->operands[QMATMUL_FACTOR], *zeros = call->operands[QMATMUL_W_ZERO];
-  const int64_t factor_size = p->rule == TC_REQUANTIZE_FIXED_POINT ? 8 : 4;
+  const char *zeros = call->operands[QMATMUL_W_ZERO];
   memset(arrays, 0, Q8_ARRAYS * TC_PANEL * sizeof(*arrays));
   for (int64_t j = 0; j < columns; j++) {
-    const int64_t zero = p->w_zeros == 1 ? 0 : column + j, factor = p->factors == 1 ? 0 : column + j;
-    zero_points[j] = zeros ? qmatmul_number(p->w_type == TC_TYPE_I8, zeros, zero) : 0;
-    arrays[Q8_SUMS * TC_PANEL + j] = bias ? bias[column + j] : 0;
-    q8_pack_factors(result, factors ? factors + factor * factor_size : NULL, 1, arrays + j, TC_PANEL);
+    zero_points[j] = zeros ? qmatmul_number(p->w_type == TC_TYPE_I8, zeros, p->w_zeros == 1 ? 0 : column + j) : 0;
+    q8_pack_factors(result, call->operands[QMATMUL_FACTOR], 1, arrays + j, TC_PANEL);
   }
 }
 

@@ -30,6 +30,13 @@ static void q8_check_bytes(tc_prepare *prepare, int64_t type, int64_t zero_point
              (long long)zero_point);
 }
 
+/* Checks the zero point of x that a run gives, an operand that may be absent. */
+static void q8_check_zero_point(tc_prepare *prepare, const q8_result *r, int operand) {
+  TC_REQUIRE(prepare, !tc_present(prepare, operand) || (r->type == TC_TYPE_I32 && r->x_zero_point == 0),
+             "only sums take a zero point of the run, in place of another");
+  tc_touch(prepare, operand, 1, 1);
+}
+
 static void q8_check_rule(tc_prepare *prepare, int64_t rule) {
   TC_REQUIRE(prepare, rule == TC_REQUANTIZE_FLOAT || rule == TC_REQUANTIZE_FIXED_POINT,
              "there is no rule of requantisation %lld", (long long)rule);
@@ -98,8 +105,36 @@ typedef struct q8_scale {
 } q8_scale;
 
 /* What the state of a product holds of one group before its panels, each padded to whole vectors: sums of nothing, and
- * factors or multipliers, shifts to the left and to the right. */
-enum { Q8_SUMS, Q8_FACTORS, Q8_LEFT, Q8_RIGHT, Q8_ARRAYS };
+ * factors or multipliers, shifts to the left and to the right. Where results are sums, those of the weights take the
+ * place of factors. */
+enum { Q8_SUMS, Q8_FACTORS, Q8_LEFT, Q8_RIGHT, Q8_ARRAYS, Q8_WEIGHTS = Q8_FACTORS };
+
+/* Writes what the sums of a channel start with, and the sum of its weights, to its place in the arrays. */
+static void q8_pack_start(const q8_result *r, int32_t bias, uint32_t weights, int64_t x_offset, int32_t *arrays,
+                          int64_t padded) {
+  arrays[Q8_SUMS * padded] = (int32_t)((uint32_t)bias - (uint32_t)(r->x_zero_point - x_offset) * weights);
+  if (r->type == TC_TYPE_I32) {
+    arrays[Q8_WEIGHTS * padded] = (int32_t)weights;
+  }
+}
+
+/* The zero point that a run gives, or else that of the parameters. */
+static int64_t q8_zero_point(const void *given, const q8_result *r) {
+  return given ? *(const uint8_t *)given : r->x_zero_point;
+}
+
+/* What the sums of `count` channels start with: as they were packed, or less what the zero point of the run
+ * contributes, which goes to `own`. */
+static const int32_t *q8_start(const void *given, const int32_t *arrays, int64_t padded, int64_t count, int32_t *own) {
+  if (!given) {
+    return arrays + Q8_SUMS * padded;
+  }
+  const uint32_t zero = *(const uint8_t *)given;
+  for (int64_t c = 0; c < count; c++) {
+    own[c] = (int32_t)((uint32_t)arrays[Q8_SUMS * padded + c] - zero * (uint32_t)arrays[Q8_WEIGHTS * padded + c]);
+  }
+  return own;
+}
 
 /* Points at the arrays of other channels. */
 static void q8_scale_move(q8_scale *scale, const int32_t *arrays, int64_t padded) {

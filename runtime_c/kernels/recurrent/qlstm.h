@@ -144,7 +144,7 @@ static void qlstm_direction(const tc_call *call, int64_t direction) {
   float *gates = scratch + at.gates, *bias = call->operands[QLSTM_BIAS];
   int32_t *sums = (int32_t *)(scratch + at.sums);
   uint8_t *bytes = (uint8_t *)(scratch + at.bytes);
-  const tc_call inner = {.operands = (void *const[]){[Q8_Y] = sums, [Q8_X] = bytes},
+  const tc_call inner = {.operands = (void *const[]){[Q8_Y] = sums, [Q8_X] = bytes, [Q8_ZERO] = NULL},
                          .state = call->state,
                          .scratch = scratch + at.end,
                          .l2_bytes = call->l2_bytes};

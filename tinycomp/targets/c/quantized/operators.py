@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinycomp.ir.graph import Node
+from tinycomp.ir.graph import Node, Value
 from tinycomp.ir.types import EIGHT_BITS, tensor
 from tinycomp.ops import factors, zero_points
 from tinycomp.passes.assign_layout import LayoutRule
@@ -24,7 +24,7 @@ FAMILY = LoweringRules()
 
 
 def _integers_of(node: Node) -> IntegerProduct:
-    """Read a node whose operands but for the data are constant."""
+    """Read a node with constant weights; a zero point of the data that comes in at run time counts as 0."""
     weight, offset, point = node.const(1), node.const(2), node.const(3)
     assert weight is not None, node
     if node.op == "MatMulInteger":
@@ -37,10 +37,10 @@ def _integers_of(node: Node) -> IntegerProduct:
 
 def _weights_fit(node: Node) -> Verdict:
     """Tell whether the weight is one that the kernels take, and no sum can leave int32."""
-    weight, offset, point = node.const(1), node.const(2), node.const(3)
+    weight, offset, point = node.const(1), node.optional_operand(2), node.const(3)
     assert weight is not None
-    if offset is not None and offset.size != 1:
-        return reject(f"{offset.size} zero points of the data, which have one")
+    if offset is not None and (offset.shape is None or any(size != 1 for size in offset.shape)):
+        return reject(f'"{offset.name}" is {offset.type}, not one zero point')
     matrix = node.op == "MatMulInteger"
     if matrix and weight.ndim != 2:
         return reject(f"a weight of {weight.ndim} dimensions")
@@ -58,7 +58,13 @@ def _eight_bits(node: Node) -> Verdict:
     return True
 
 
-_packed = all_of(known_rank, _eight_bits, constant(1, 2, 3), _weights_fit)
+_packed = all_of(known_rank, _eight_bits, constant(1, 3), _weights_fit)
+
+
+def _given_point(node: Node) -> Value | None:
+    """Return the zero point of the data that comes in at run time, if it does."""
+    point = node.optional_operand(2)
+    return None if point is None or point.is_const else point
 
 
 def _multiplies(node: Node) -> Verdict:
@@ -95,14 +101,15 @@ def convolution(emit: Emitter, node: Node) -> None:
     """Emit a convolution of 8-bit images."""
     integers = _integers_of(node)
     window = window_of(node, node.operand(0), integers.weight.shape[2:])
-    emit_conv(emit, node, node.operand(0), integers, window, int(node.attrs.get("group", 1)))
+    groups = int(node.attrs.get("group", 1))
+    emit_conv(emit, node, node.operand(0), integers, window, groups, zero_point=_given_point(node))
 
 
 @FAMILY.lower("MatMulInteger", check=_multiplies, layout=LayoutRule.ROW_MAJOR, unsigned=True, either=True)
 def product(emit: Emitter, node: Node) -> None:
     """Emit a matrix product of 8-bit rows."""
     if _has_constant_matrix(node):
-        emit_dense(emit, node, node.operand(0), _integers_of(node))
+        emit_dense(emit, node, node.operand(0), _integers_of(node), zero_point=_given_point(node))
     else:
         of_w = node.optional_operand(3)
         points, count = (node.optional_operand(2), of_w), 1 if of_w is None else tensor(of_w.type).size()

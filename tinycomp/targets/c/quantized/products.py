@@ -42,7 +42,7 @@ def add_layers(target: Target, *names: str) -> None:
 
 
 def _has_known_rank(match: Match) -> Verdict:
-    return known_rank(QuantizedLayer.of(match.matched).core)
+    return known_rank(QuantizedLayer.of(match).core)
 
 
 def _is_fixed_point(match: Match, options: COptions) -> Verdict:
@@ -56,7 +56,7 @@ def _rounds_alike(match: Match, options: COptions) -> Verdict:
     """
     if options.requantize == "fixed_point":
         return True
-    layer = QuantizedLayer.of(match.matched)
+    layer = QuantizedLayer.of(match)
     count = prod(layer.kernel)
     info, point = np.iinfo(match.x.dtype), layer.zero_point()
     step = layer.scale() / float(layer.result.scale)
@@ -95,13 +95,13 @@ def finish(emit: Emitter, node: Node, layer: QuantizedLayer | None, channels: in
 
 
 def _packed(
-    emit: Emitter, node: Node, product: IntegerProduct, layer: QuantizedLayer | None
-) -> tuple[list[View | None], Params]:
-    """Return bias and factors of a product with constant weights, and the parameters of its numbers."""
+    emit: Emitter, node: Node, product: IntegerProduct, layer: QuantizedLayer | None, zero_point: Value | None
+) -> tuple[list[Value | View | None], Params]:
+    """Return bias, factors and zero point of a product with constant weights, and the parameters of its numbers."""
     bias = product.bias.astype(np.int32)
     factors, params = finish(emit, node, layer, len(bias))
     numbers = {"x_zero_point": product.zero_point, "weight_type": TYPES[product.weight.dtype.name]}
-    return [emit.constant(bias) if bias.any() else None, factors], {**numbers, **params}
+    return [emit.constant(bias) if bias.any() else None, factors, zero_point], {**numbers, **params}
 
 
 @FAMILY.lower(
@@ -154,11 +154,15 @@ def emit_conv(
     window: Window[Size],
     groups: int,
     layer: QuantizedLayer | None = None,
+    zero_point: Value | None = None,
 ) -> None:
-    """Emit the kernel call of a convolution; depthwise ones have a kernel of their own."""
+    """Emit the kernel call of a convolution; depthwise ones have a kernel of their own.
+
+    A ``zero_point`` that comes in at run time takes the place of that of the product.
+    """
     source, channels = image(x), len(product.weight)
     to, of = pixels_to(emit, node.output), pixels_of(emit, x)
-    constants, results = _packed(emit, node, product, layer)
+    constants, results = _packed(emit, node, product, layer, zero_point)
     params = {
         "batch": source.batch,
         "channels": source.channels,
@@ -191,16 +195,18 @@ def emit_dense(
     product: IntegerProduct,
     layer: QuantizedLayer | None = None,
     leading: int = -1,
+    zero_point: Value | None = None,
 ) -> None:
     """Emit the kernel call of a matrix product; rows of the weight are output channels.
 
-    Rows of the data are what follows their ``leading`` axes.
+    Rows of the data are what follows their ``leading`` axes. A ``zero_point`` that comes in at run time takes the place
+    of that of the product.
     """
     weight = product.weight
     columns, depth = weight.shape
     rows = size_of(sized_type(x)[1][:leading])
     left = rows_of(emit, x, rows, depth)
-    constants, results = _packed(emit, node, product, layer)
+    constants, results = _packed(emit, node, product, layer, zero_point)
     # Output channels are the columns of a MatMul's weight; seen from there no copy is made.
     trans_b = weight.flags.c_contiguous
     params = {

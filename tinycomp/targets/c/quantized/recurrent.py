@@ -49,7 +49,7 @@ def lstm(emit: Emitter, node: Node) -> None:
         "y_zero_point": 0, "low": 0, "high": 0, "block_rows": 0,
     }  # fmt: skip
     side_by_side = np.ascontiguousarray(w.swapaxes(0, 1)).reshape(w.shape[1], -1)
-    emit.call("qgemm", [sums, stored, emit.constant(side_by_side), None, None], params, node)
+    emit.call("qgemm", [sums, stored, emit.constant(side_by_side), None, None, None], params, node)
     y, last_h, last_c = read_results(emit, node)
     bias = node.const(7)
     added = None if bias is None else emit.constant(bias.reshape(ways, 2, columns).sum(axis=1))

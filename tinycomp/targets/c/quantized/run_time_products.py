@@ -50,10 +50,9 @@ def emit_matmul(
         "x_type": TYPES[x.dtype],
         "w_type": TYPES[w.dtype],
         "w_zeros": point_count,
-        "factors": 1,
         **results,
     }
-    emit.call("qmatmul", [*operands, *points, None, multiplied], params, node)
+    emit.call("qmatmul", [*operands, *points, multiplied], params, node)
 
 
 @FAMILY.lower(

@@ -85,8 +85,7 @@ class MakeUnsigned:
     def _visit_product(self, node: Node) -> None:
         """Let one of the integer operators read and give unsigned numbers; constant factors stay as they are.
 
-        A zero point that is computed stays, too: its factor is read as the model has it. Products of two run-time
-        factors take both types.
+        Products of two run-time factors take both types, and read one as it is whose zero point is computed.
         """
         packed = any(node.operand(index).is_const for index in factors(node))
         for index, place in zero_points(node).items():
@@ -94,7 +93,9 @@ class MakeUnsigned:
             if factor.is_const:
                 continue
             if point is not None and not point.is_const:
-                self._replace(node, index, self._signed(factor))
+                convert = self._unsigned if packed and (_is_int8(factor) or factor in self._shifted) else self._signed
+                self._replace(node, index, convert(factor))
+                self._replace(node, place, convert(point))
             elif (packed and _is_int8(factor)) or factor in self._shifted:
                 node = self._with_point(node, place)
                 self._replace(node, index, self._unsigned(factor))

@@ -32,7 +32,7 @@ def trial_of(problem: Problem, candidate: Candidate) -> Program:
         params.pop(name, None)
     dtype = "uint8" if problem.family == "qconv2d" else "float32"
     inputs, constants = [BufferSpec("a", dtype, left)], []
-    second, last = Operand("constant", 0), ABSENT
+    second, last, rest = Operand("constant", 0), ABSENT, [ABSENT] * (problem.family == "qconv2d")
     if problem.family == "matmul":
         inputs.append(BufferSpec("b", dtype, right))
         second = Operand("input", 1)
@@ -41,7 +41,7 @@ def trial_of(problem: Problem, candidate: Candidate) -> Program:
         last = Operand("constant", 1)
     else:
         constants.append(np.random.default_rng(0).standard_normal(right, np.float32))
-    operands = (Operand("output"), Operand("input"), second, ABSENT, last)
+    operands = (Operand("output"), Operand("input"), second, ABSENT, last, *rest)
     call = Instruction(candidate.kernel, operands, params)
     return Program(candidate.name, tuple(inputs), (BufferSpec("y", dtype, result),), tuple(constants), 0, (call,))
 
