@@ -54,14 +54,8 @@ def checked(
 
         @functools.wraps(function)
         def call(*args: Any, **options: Any) -> _R:
-            for name in options:
-                if name not in known:
-                    names = [each for each in known if each != "self"]
-                    called = function.__qualname__.removesuffix(".__init__")
-                    raise error(
-                        f'{called} has no option "{name}"', expected=f"one of {', '.join(names)}",
-                        hint=did_you_mean(name, names),
-                    )  # fmt: skip
+            called = function.__qualname__.removesuffix(".__init__")
+            refuse_unknown(called, options, [each for each in known if each != "self"], error)
             given = {
                 name: value for name, value in (*zip(places, args, strict=False), *options.items()) if name not in but
             }
@@ -72,6 +66,16 @@ def checked(
         return call
 
     return decorate
+
+
+def refuse_unknown(called: str, given: Iterable[str], known: Sequence[str], error: type[TinycompError]) -> None:
+    """Refuse names of options that are not among the known ones of a function, with an ``error``."""
+    for name in given:
+        if name not in known:
+            raise error(
+                f'{called} has no option "{name}"', expected=f"one of {', '.join(known)}",
+                hint=did_you_mean(name, known),
+            )  # fmt: skip
 
 
 def checked_fields(

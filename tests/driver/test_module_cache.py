@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import logging
 import os
@@ -22,6 +21,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tinycomp
 from tinycomp.driver import module_cache
+from tinycomp.driver.options import CompileOptions, options_by_name
 from tinycomp.errors import MemoryLimitError, ModelError, OptionError, TinycompWarning, TuningError, WriteError
 from tinycomp.passes.fold_constants import FoldConstants
 from tinycomp.runtime import cache as runtime_cache
@@ -150,26 +150,16 @@ CHANGES: list[dict[str, Any]] = [
     {"target": "npu_sim", "devices": {}},
 ]
 """Arguments of which each decides what is made, or may."""
-FREE = {"model", "timeout", "cache"}
-"""Arguments that stand for nothing of their own in a key."""
-REFUSED = {"dump", "verify"}
-"""Arguments that do not go with a cache."""
 
 
-def test_every_argument_is_looked_at() -> None:
-    known = set(inspect.signature(tinycomp.compile).parameters)
-    assert known - FREE - REFUSED == {name for change in CHANGES for name in change}
-
-
-def test_every_argument_that_decides_is_in_the_key(path: Path) -> None:
-    usual = {name: each.default for name, each in inspect.signature(tinycomp.compile).parameters.items()}
+def test_every_option_that_decides_is_in_the_key(path: Path) -> None:
+    deciding = {name for name, about in options_by_name().items() if about.in_key} | {"target", "options"}
+    assert deciding == {name for change in CHANGES for name in change}
     keys = {}
     for change in ({}, *CHANGES):
-        given = {**usual, "threads": 1, **change}
-        target = given["target"]
-        rest = {name: value for name, value in given.items() if name not in ("model", "target", "cache")}
-        keys[str(change)] = module_cache._Wanted.of(path, target, rest).key
-        assert keys[str(change)] == module_cache._Wanted.of(path, target, rest).key
+        given = CompileOptions.read({"threads": 1, **change})
+        keys[str(change)] = module_cache._Wanted.of(path, given).key
+        assert keys[str(change)] == module_cache._Wanted.of(path, given).key
     assert len(set(keys.values())) == len(CHANGES) + 1
 
 

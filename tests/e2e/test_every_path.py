@@ -20,7 +20,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,6 +42,7 @@ from tinycomp.cli import commands
 from tinycomp.cli.entry import build_parser, main
 from tinycomp.cli.exits import FAILED, OK, USAGE
 from tinycomp.driver.dump import write_graph
+from tinycomp.driver.options import CompileOptions
 from tinycomp.errors import TinycompError
 from tinycomp.frontend.loading import load_model
 from tinycomp.frontend.onnx_import import import_model
@@ -183,14 +184,14 @@ def functions() -> Iterator[Way]:
 
 
 INSIDE = {
-    "Original.of(model)", "Original.again(model)", "compile(cache)", "compile_cached(cache)", "map_path(path)",
+    "Original.of(model)", "Original.again(model)", "compile(cache)", "map_path(path)",
     "opened(path)", "state_of(path)", "prepare(model)", "Quantizer.calibrated(model)", "quantize_weights(model)",
-    "violations(model)", "compile_uncached(model)", "compile_uncached(dump)", "ModelSource.of(model)",
+    "violations(model)", "compile_uncached(model)", "ModelSource.of(model)",
     "folder_named(path)",
 }  # fmt: skip
 """What the rows reach; for caches, ``tests/driver/test_module_cache.py`` does."""
 NO_PATHS = {
-    "save", "target", "shape", "place", "policy", "columns", "keep", "ray", "host", "name", "prompt", "keep_float",
+    "save", "target", "shapes", "place", "policy", "columns", "keep", "ray", "host", "name", "prompt", "keep_float",
     "why", "against_target", "passes", "print_after", "names",
 }  # fmt: skip
 """Options that take a text of another kind; ``verify --save`` writes only where results differ."""
@@ -255,6 +256,8 @@ def test_every_parameter_that_takes_a_path_has_a_row(place: Path) -> None:
         for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
         if argument.annotation is not None and marks & set(re.findall(r"\w+", ast.unparse(argument.annotation)))
     }
+    kinds = {each.name: set(re.findall(r"\w+", str(each.type))) for each in fields(CompileOptions)}
+    found |= {f"compile({name})" for name, words in kinds.items() if marks & words}
     if not find_spec("pyarrow"):
         found -= {"score(model)", "score(files)", "score(output)"}
     assert found == {way.option for way in functions()} | INSIDE

@@ -9,16 +9,15 @@ from typing import Any
 
 import tinycomp
 from tinycomp.cli.exits import UsageError
-from tinycomp.cli.options import chosen, place_of, policies_of, shapes_of, targets_of
+from tinycomp.cli.options import chosen, given_options, shapes_of
 from tinycomp.cli.session import Session
 from tinycomp.data import digits_model
 from tinycomp.driver.compiler import Compiler
 from tinycomp.driver.dump import read_dump
-from tinycomp.driver.targets import resolve_targets, steered
+from tinycomp.driver.options import CompileOptions
 from tinycomp.errors import did_you_mean
 from tinycomp.ir.graph import Graph
 from tinycomp.runtime.module import Module
-from tinycomp.runtime.native.executor import Pool
 
 SHIPPED = ("digits", "digits-int8")
 """Names that stand for the models in :mod:`tinycomp.data`."""
@@ -74,32 +73,26 @@ def load_module(options: Namespace, session: Session) -> Module:
     return tinycomp.load(path, threads=options.threads)
 
 
-def compile_model(options: Namespace, session: Session, graph: Graph | None = None, **more: Any) -> Module:
-    """Return the model of ``options``, compiled as they and ``more`` say; ``graph`` if it is loaded already.
+def compile_model(options: Namespace, session: Session, graph: Graph | None = None) -> Module:
+    """Return the model of ``options``, compiled as they say; ``graph`` if it is loaded already.
 
     With ``--cache`` it comes from there if it can.
     """
-    targets = targets_of(options)
+    given: dict[str, Any] = given_options(options)
     model: Any = graph
-    if getattr(options, "cache", False) and (path := model_path(options.model)).suffix != TEXT:
-        model, more = path, {**more, "shapes": shapes_of(options), "cache": True}
-    elif getattr(options, "cache", False):
-        raise UsageError(
-            "a graph in text is not kept", where=f"--cache, {options.model}", expected="an .onnx file",
-            hint="Leave out --cache.",
-        )  # fmt: skip
-    with session.progress(f"compiling {options.model} for {', '.join(targets)}"):
-        return tinycomp.compile(
-            model or load_graph(options), targets, threads=options.threads, memory_limit=options.memory_limit,
-            policy=policies_of(options), place=place_of(options),
-            optimize=not options.no_optimize, precision=options.precision, **more,
-        )  # fmt: skip
+    if given.get("cache"):
+        model = model_path(options.model)
+        if model.suffix == TEXT:
+            raise UsageError(
+                "a graph in text is not kept", where=f"--cache, {options.model}", expected="an .onnx file",
+                hint="Leave out --cache.",
+            )  # fmt: skip
+    else:
+        given["shapes"] = None  # which the graph has
+    with session.progress(f"compiling {options.model} for {', '.join(given['target'])}"):
+        return tinycomp.compile(load_graph(options) if model is None else model, **given)
 
 
-def compiler_of(options: Namespace, **more: Any) -> Compiler:
-    """Return what compiles graphs as ``options`` say, with ``more`` attributes of it."""
-    targets, policy = steered(resolve_targets(targets_of(options)), policies_of(options), place_of(options))
-    return Compiler(
-        targets, Pool(options.threads), memory_limit=options.memory_limit, policy=policy,
-        optimize=not options.no_optimize, precision=options.precision or "f32", **more,
-    )  # fmt: skip
+def compiler_of(options: Namespace) -> Compiler:
+    """Return what compiles graphs as ``options`` say."""
+    return Compiler.of(CompileOptions(**given_options(options)))

@@ -6,13 +6,16 @@ import math
 import re
 import typing
 from argparse import Action, ArgumentParser, ArgumentTypeError, Namespace, _ArgumentGroup
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
+from tinycomp.arguments import fits, hints_of
 from tinycomp.cli.exits import UsageError
+from tinycomp.driver.options import CompileOptions, options_by_name
 from tinycomp.driver.targets import ALL
 from tinycomp.frontend import Given
-from tinycomp.passes.round_weights import Precision
 from tinycomp.target import lookup
 from tinycomp.target.placement import Which
 from tinycomp.target.policy import Policy, read_policy
@@ -46,55 +49,47 @@ def _models(prefix: str) -> list[str]:
     return [name for name in (*kept, "digits", "digits-int8") if name.startswith(prefix)]
 
 
-def add_shape(parser: ArgumentParser | _ArgumentGroup) -> None:
-    """Add the shapes of inputs."""
-    parser.add_argument(
-        "--shape",
-        action="append",
-        default=[],
-        metavar="INPUT=DIMS",
-        help="shape of an input: image=1,3,224,224; with bounds: ids=batch,1..512",
-    )
+def add_options(parser: ArgumentParser | _ArgumentGroup, *names: str) -> None:
+    """Add options of :func:`tinycomp.compile` by their names."""
+    for name in names:
+        about, hint, default = options_by_name()[name], hints_of(CompileOptions)[name], getattr(CompileOptions(), name)
+        choices = [each for part in typing.get_args(hint) for each in typing.get_args(part) if isinstance(each, str)]
+        taken: dict[str, Any] = {"choices": choices} if choices else {"action": f"store_{default is not True}".lower()}
+        if about.many:
+            taken = {"metavar": about.metavar, "action": "append", "default": []}
+        elif about.metavar:
+            taken = {"metavar": about.metavar, "type": positive if fits(1, hint) else None}
+        action = parser.add_argument(*about.flags, dest=name, help=about.help, **taken)
+        if name == "target":
+            complete_with(action, lambda prefix: [n for n in ("host", *lookup.names()) if n.startswith(prefix)])
 
 
-def add_compilation(parser: ArgumentParser) -> None:
-    """Add what decides how a model is compiled."""
+def add_compilation(parser: ArgumentParser, *own: str) -> None:
+    """Add what decides how a model is compiled, and options of their ``own`` that commands ask for."""
     group = parser.add_argument_group("compiling", "for example: -t npu_sim -t c --place Softmax=host --threads 4")
-    target = group.add_argument(
-        "-t", "--target", action="append", metavar="NAME[:OPTION=VALUE,…]",
-        help="target, with options as in c:winograd=never (tinycomp targets NAME lists them); several times in order"
-        ' of priority; "host" for none (default: c)',
-    )  # fmt: skip
-    complete_with(target, lambda prefix: [name for name in ("host", *lookup.names()) if name.startswith(prefix)])
-    add_shape(group)
-    group.add_argument(
-        "--place", action="append", default=[], metavar="NODES=TARGET",
-        help="where nodes run, by name, operator or a glob for either: 'encoder/*=npu', Softmax=host; the first fits",
-    )  # fmt: skip
-    group.add_argument(
-        "--policy", action="append", default=[], metavar="[TARGET:]FIELD=VALUE,…",
-        help="what regions must fulfil, of one target or of all: npu:min_nodes=2,exclude=Softmax+head/*",
-    )  # fmt: skip
-    group.add_argument(
-        "--no-optimize", action="store_true", help="partition the model as it stands, without simplifying it first"
-    )
-    group.add_argument("--precision", choices=typing.get_args(Precision), help="what products compute with")
-    group.add_argument("--threads", type=positive, metavar="N", help="threads of a run (default: all it may use)")
-    group.add_argument("--memory-limit", type=positive, metavar="BYTES", help="refuse models that need more memory")
+    add_options(group, *(name for name, about in options_by_name().items() if about.flags and not about.own), *own)
 
 
-def add_cache(parser: ArgumentParser) -> None:
-    """Add whether compiled modules are kept."""
-    parser.add_argument(
-        "--cache", action="store_true",
-        help="keep the compiled model in the cache folder (tinycomp cache), and load it from there the next time",
-    )  # fmt: skip
+def given_options(options: Namespace) -> dict[str, Any]:
+    """Return the options of :func:`tinycomp.compile` as they were given, by name.
+
+    Raises:
+        TinycompError: If one cannot be read.
+    """
+    given = {name: getattr(options, name) for name in options_by_name() if hasattr(options, name)}
+    return given | {name: read(options) for name, read in _READ.items()}
+
+
+def settled() -> dict[str, Any]:
+    """Return those options of :func:`add_compilation` that a saved module has settled already, as if not given."""
+    shared = {name: about for name, about in options_by_name().items() if about.flags and not about.own}
+    del shared["threads"]
+    return {name: [] if about.many else getattr(CompileOptions(), name) for name, about in shared.items()}
 
 
 def chosen(options: Namespace) -> list[str]:
-    """Return those options of :func:`add_compilation` that were given and that a saved module has settled already."""
-    names = ("--target", "--shape", "--place", "--policy", "--memory-limit", "--no-optimize", "--precision")
-    return [name for name in names if getattr(options, name[2:].replace("-", "_"))]
+    """Return those of the :func:`settled` options that were given."""
+    return [options_by_name()[name].flags[-1] for name, usual in settled().items() if getattr(options, name) != usual]
 
 
 def add_feeds(parser: ArgumentParser, *, default: str) -> None:
@@ -164,7 +159,7 @@ def shapes_of(options: Namespace) -> dict[str, Shape] | None:
         UsageError: If one is not of the form ``name=1,3,N``.
     """
     shapes: dict[str, Shape] = {}
-    for text in options.shape:
+    for text in options.shapes:
         name, dims = assigned(text, "a shape", "--shape", "INPUT=DIMS, such as image=1,3,224,224")
         shapes[name] = tuple(_dim(part.strip(), text) for part in dims.split(",")) if dims else ()
     return shapes or None
@@ -185,6 +180,12 @@ def _dim(text: str, whole: str) -> Given:
         "cannot read a dimension", where="--shape", expected="a size, a name, 1..512, name:1..512, or ? for unknown",
         found=f'"{text}" in {whole}',
     )  # fmt: skip
+
+
+_READ: Mapping[str, Callable[[Namespace], Any]] = MappingProxyType(
+    {"target": targets_of, "shapes": shapes_of, "place": place_of, "policy": policies_of}
+)
+"""Options whose texts are read all together, and by what."""
 
 
 def natural(text: str) -> int:

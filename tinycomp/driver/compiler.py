@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
-import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tinycomp.driver.devices import DeviceOptions
 from tinycomp.driver.lowering import Lowered, Lowering, constants_of, input_specs, specs
@@ -27,13 +25,13 @@ from tinycomp.driver.models import (
     load_graph,
     settle,
 )
+from tinycomp.driver.options import CompileOptions
 from tinycomp.driver.pipeline import Observer, Pipeline, optimisation_passes, parse_passes, partitioning_passes
-from tinycomp.driver.targets import AnyTarget, in_precision, resolve_targets, steered
-from tinycomp.errors import OptionError, did_you_mean, shown
-from tinycomp.frontend import ModelSource, Shapes
+from tinycomp.driver.targets import in_precision, resolve_targets, steered
+from tinycomp.frontend import ModelSource
 from tinycomp.ir.graph import Graph
 from tinycomp.lazy import LazyModule
-from tinycomp.memory.budget import check_positive, limited
+from tinycomp.memory.budget import limited
 from tinycomp.memory.constants import Constants, check_files, evict
 from tinycomp.memory.interpreter import compiling
 from tinycomp.memory.mapped import mappings_of
@@ -47,81 +45,46 @@ from tinycomp.remark import Remark
 from tinycomp.runtime.assumptions import module_of
 from tinycomp.runtime.module import Module, ModuleParts
 from tinycomp.runtime.native.executor import Pool, Weights
-from tinycomp.runtime.native.processor import default_threads
 from tinycomp.runtime.plan import Plan
 from tinycomp.runtime.regions import arenas
 from tinycomp.runtime.spec import TensorSpec
 from tinycomp.symbolic import assuming, remembering, sampling
 from tinycomp.target import Decline, Policy, Target
 from tinycomp.target.options import saved_values
-from tinycomp.target.placement import Which
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from tinycomp.checking import NumericCheck
     from tinycomp.driver import check_places, declined
-    from tinycomp.driver.devices import Devices, Faults
     from tinycomp.passes import round_weights
     from tinycomp.passes.round_weights import Precision
+    from tinycomp.runtime import files
     from tinycomp.runtime.advice import AdviceList
     from tinycomp.runtime.diagram import Diagram
     from tinycomp.runtime.report import Adviser, Report
 else:
     check_places, declined = LazyModule("tinycomp.driver.check_places"), LazyModule("tinycomp.driver.declined")
-    round_weights = LazyModule("tinycomp.passes.round_weights")
+    files, round_weights = LazyModule("tinycomp.runtime.files"), LazyModule("tinycomp.passes.round_weights")
 
 _SAMPLES = "MACs and bytes count a dynamic dimension as its upper bound, or else as the least size that fits, mostly 1."
-_NO_PASSES = "Leave out one of the two."
 
 
-def compile_uncached(
-    model: Model | ModelSource,
-    target: AnyTarget | Sequence[AnyTarget] = "c",
-    *,
-    shapes: Shapes | None = None,
-    threads: int | None = None,
-    strict: bool = False,
-    passes: str | Sequence[Pass] | None = None,
-    dump: str | os.PathLike[str] | None = None,
-    verify: bool | Mapping[str, NDArray[Any]] = False,
-    memory_limit: int | None = None,
-    policy: Policy | Mapping[str, Policy] | None = None,
-    place: Mapping[Which, str] | None = None,
-    options: Mapping[str, Any] | None = None,
-    specialize: bool = False,
-    optimize: bool = True,
-    precision: Precision | None = None,
-    timeout: float | None = None,
-    devices: Devices = None,
-    faults: Faults = None,
-) -> Module:
+def compile_uncached(model: Model | ModelSource, options: CompileOptions) -> Module:
     """Compile a model without looking into the cache of modules.
 
-    Arguments, result and errors are those of :func:`tinycomp.driver.compile.compile`; the model may also be a source
-    that has been read already.
+    Result and errors are those of :func:`tinycomp.driver.compile.compile`; the model may also be a source that has been
+    read already.
     """
-    check_positive("memory_limit", memory_limit, "bytes")
-    pool = Pool(threads if threads is not None else default_threads())
-    _check_precision(precision, passes)
-    if passes is not None and isinstance(place, Mapping) and place:
-        raise OptionError("nodes are placed by the default passes only", where="place", found="passes", hint=_NO_PASSES)
-    with compiling():  # the first use of a target imports it
-        targets, common = steered(resolve_targets(target, options), policy, place)
-        compiler = Compiler(
-            targets, pool, passes, _folder(dump), verify, memory_limit, threads, common,
-            specialize, optimize, precision or "f32", devices=DeviceOptions.read(devices, faults, targets),
-        )  # fmt: skip
-    with limited(memory_limit, timeout), compiling(), remembering():
+    compiler = Compiler.of(options)
+    with limited(options.memory_limit, options.timeout), compiling(), remembering():
         source = model if isinstance(model, (Graph, ModelSource)) else ModelSource.of(model, mapped=True)
-        graph = graph_of(source, shapes)
-        if precision is None and passes is None:
+        graph = graph_of(source, options.shapes)
+        if options.precision is None and options.passes is None:
             compiler = compiler.in_precision_of(graph)
         # Weights stay in the model's file as long as possible, so the file must not change until compiling ends.
         files = mappings_of(v.const for v in constants_of(graph) if v.const is not None)
-        original = None if passes is not None else Original.of(model, source, graph, shapes)
+        original = None if options.passes is not None else Original.of(model, source, graph, options.shapes)
         del source  # what nobody keeps of the model takes no memory while it is compiled
-        module = compiler.compile(graph, original, strict)
+        module = compiler.compile(graph, original, options.strict)
         for mapping in files:
             mapping.check()
         return module
@@ -129,20 +92,13 @@ def compile_uncached(
 
 @dataclass(frozen=True)
 class Compiler:
-    """Turn graphs into modules: the options of :func:`compile_uncached`, resolved.
+    """Turn graphs into modules.
 
     Attributes:
         targets: The targets in priority order, set up for the threads of the pool.
         pool: Threads of the module.
-        passes: A pipeline in place of the default one.
-        dump: Where to write the graph after every pass.
-        verify: Whether to check numbers on the way, or the inputs to do so with.
-        memory_limit: Bytes that the values of a run may take; None for what the machine has available.
+        options: What else the caller has said.
         policy: The conditions on every region, whatever its target.
-        specialize: Whether to build regions for each set of sizes.
-        optimize: Whether the default pipeline simplifies the graph first.
-        precision: The number format of products.
-        threads: The number of threads asked for, which saved modules remember; None for the machine's default.
         differences: By how much a pass or a target changes results, relative to the largest one, as ``verify`` found.
         weights: Packed weights, which the plans for different sizes share.
         constants: Copies of constants, which they share as well.
@@ -152,24 +108,38 @@ class Compiler:
 
     targets: tuple[Target, ...]
     pool: Pool
-    passes: str | Sequence[Pass] | None = None
-    dump: Path | None = None
-    verify: bool | Mapping[str, NDArray[Any]] = False
-    memory_limit: int | None = None
-    threads: int | None = None
+    options: CompileOptions = field(default_factory=CompileOptions)
     policy: Policy | None = None
-    specialize: bool = False
-    optimize: bool = True
-    precision: Precision = "f32"
     differences: dict[str, float] = field(default_factory=dict)
     weights: Weights = field(default_factory=Weights)
     constants: Constants = field(default_factory=Constants)
     devices: DeviceOptions = field(default_factory=DeviceOptions)
     assumes: bool = True
 
+    @classmethod
+    def of(cls, options: CompileOptions) -> Compiler:
+        """Return what compiles as options say.
+
+        Raises:
+            TinycompError: If there is no such target or device, or an option of theirs does not take its value.
+        """
+        pool = Pool(options.threads)
+        with compiling():  # the first use of a target imports it
+            targets, policy = steered(resolve_targets(options.target, options.options), options.policy, options.place)
+            devices = DeviceOptions.read(options.devices, options.faults, targets)
+        return cls(targets, pool, options, policy, devices=devices)
+
     def __post_init__(self) -> None:
-        targets = self.targets if self.precision == "f32" else in_precision(self.targets, self.precision)
+        targets = self.targets if self._precision == "f32" else in_precision(self.targets, self._precision)
         object.__setattr__(self, "targets", tuple(t.for_plan(self.pool.threads) for t in targets))
+
+    @property
+    def _precision(self) -> Precision:
+        return self.options.precision or "f32"
+
+    @property
+    def _dump(self) -> Path | None:
+        return None if self.options.dump is None else files.folder_named(self.options.dump)
 
     def compile(self, graph: Graph, original: Original | None = None, strict: bool = False) -> Module:
         """Return the module of a graph, which is changed; see :meth:`package`.
@@ -188,8 +158,9 @@ class Compiler:
 
     def _general(self, graph: Graph) -> Module:
         """Return the module of a graph that assumes nothing of what the model says beside its operators."""
-        compiler = dataclasses.replace(self, assumes=False, dump=None, verify=False)
-        with limited(self.memory_limit), compiling():
+        options = dataclasses.replace(self.options, dump=None, verify=False)
+        compiler = dataclasses.replace(self, assumes=False, options=options)
+        with limited(options.memory_limit), compiling():
             check_files(constants_of(graph))
             graph = graph.clone()
             forget_declared(graph)
@@ -203,17 +174,18 @@ class Compiler:
 
     def pipeline(self) -> list[Pass]:
         """Return the passes that will run."""
-        if self.passes is None:
-            first = optimisation_passes(self.targets, self.policy) if self.optimize else []
-            rounding = [] if self.precision == "f32" else [round_weights.RoundWeights(self.precision)]
-            return [*first, *rounding, *partitioning_passes(self.targets, self.policy, optimize=self.optimize)]
-        return parse_passes(self.passes) if isinstance(self.passes, str) else list(self.passes)
+        passes, optimize = self.options.passes, self.options.optimize
+        if passes is None:
+            first = optimisation_passes(self.targets, self.policy) if optimize else []
+            rounding = [] if self._precision == "f32" else [round_weights.RoundWeights(self._precision)]
+            return [*first, *rounding, *partitioning_passes(self.targets, self.policy, optimize=optimize)]
+        return parse_passes(passes) if isinstance(passes, str) else list(passes)
 
     def partition(self, graph: Graph) -> Graph:
         """Return an optimised copy of the graph with its regions outlined.
 
         Raises:
-            VerifyError: If :attr:`verify` is on and a pass or a region changes the results.
+            VerifyError: If ``verify`` is on and a pass or a region changes the results.
         """
         partitioned = graph.clone()
         self.partition_in_place(partitioned)
@@ -224,7 +196,7 @@ class Compiler:
         """Optimise a graph and outline its regions.
 
         Raises:
-            VerifyError: If :attr:`verify` is on and a pass or a region changes the results.
+            VerifyError: If ``verify`` is on and a pass or a region changes the results.
             OptionError: If a key of ``place`` fits no node.
         """
         settle(graph)
@@ -255,32 +227,33 @@ class Compiler:
             check_places.refuse_fallback(self.targets, partitioned)
 
     def _numeric_check(self) -> NumericCheck | None:
-        if self.verify is False:
+        verify = self.options.verify
+        if verify is False:
             return None
         from tinycomp.checking import NumericCheck  # imported here, because few compiles are verified
 
-        given = {} if self.verify is True else self.verify
+        given = {} if verify is True else verify
         return NumericCheck(self.lowering(), self._reproducers(), differences=self.differences, given=given)
 
     def _observers(self, check: NumericCheck | None) -> list[Observer]:
         observers: list[Observer] = []
-        if self.dump is not None:
+        if self._dump is not None:
             from tinycomp.driver.dump import Dump
 
-            observers.append(Dump(self.dump))
+            observers.append(Dump(self._dump))
         if check is not None:
             observers.append(check)
         return observers
 
     def _reproducers(self) -> Path | None:
         """Return the folder for graphs that reproduce a difference; it lies in that of the dumps, if there is one."""
-        return None if self.dump is None else self.dump / "reproducers"
+        return None if self._dump is None else self._dump / "reproducers"
 
     def lowering(self) -> Lowering:
         """Return a fresh lowering for these targets."""
         targets = {t.name: t.for_plan(self.pool.threads) for t in self.targets}
         return Lowering(
-            targets, self.pool, self.weights, self.constants, specialize=self.specialize, devices=self.devices
+            targets, self.pool, self.weights, self.constants, specialize=self.options.specialize, devices=self.devices
         )
 
     def lower(self, partitioned: Graph) -> Lowered:
@@ -334,7 +307,7 @@ class Compiler:
             pack=functools.partial(self._packed, lowered, report, interface, make_general),
             threads=self.pool.threads,
             defaults={name: self.constants.own(array) for name, array in (general or partitioned).defaults.items()},
-            memory_limit=self.memory_limit,
+            memory_limit=self.options.memory_limit,
             bounds=dict(partitioned.bounds),
             diagram=_diagram,
             interface=interface,
@@ -355,10 +328,10 @@ class Compiler:
         about = {
             "targets": [t.name for t in self.targets],
             "options": {t.name: saved_values(t.options) for t in self.targets},
-            "threads": self.threads,
-            "passes": self.passes if isinstance(self.passes, str) else None,
-            "specialize": self.specialize,
-            "precision": self.precision,
+            "threads": self.options.threads,
+            "passes": self.options.passes if isinstance(self.options.passes, str) else None,
+            "specialize": self.options.specialize,
+            "precision": self._precision,
             "bounds": {name: list(bounds) for name, bounds in lowered.graph.bounds.items()},
             **self.devices.to_dict(),
         }
@@ -391,10 +364,10 @@ class Compiler:
         return dataclasses.replace(report.with_arenas(arenas(lowered.plan)), adviser=adviser)
 
     def _precision_notes(self) -> Iterator[str]:
-        if self.precision != "f32":
+        if self._precision != "f32":
             found = self.differences.get(round_weights.RoundWeights.name)
             change = "" if found is None else f" Results of random inputs change by {found:.2g} of the largest one."
-            yield f"Large weights of products are rounded to {self.precision}.{change}"
+            yield f"Large weights of products are rounded to {self._precision}.{change}"
         for target in self.targets:
             if getattr(target.options, "precision", "f32") == "bf16":
                 found = self.differences.get(target.name)
@@ -411,33 +384,8 @@ class Compiler:
 
         graph = original.again(model)
         names = declined.declined_names(partitioned)
-        setup = Setup(graph, self.targets, self.policy, self.optimize, load_graph, declined=names)
+        setup = Setup(graph, self.targets, self.policy, self.options.optimize, load_graph, declined=names)
         return advise(setup, trials, seconds)
-
-
-def _folder(dump: str | os.PathLike[str] | None) -> Path | None:
-    if dump is None:
-        return None
-    from tinycomp.runtime.files import folder_named  # imported here: few compilations write anything
-
-    return folder_named(dump)
-
-
-def _check_precision(precision: str | None, passes: object) -> None:
-    if precision is None:
-        return
-    known = typing.get_args(round_weights.Precision)
-    if not isinstance(precision, str) or precision not in known:
-        hint = did_you_mean(precision, known)
-        raise OptionError(
-            "unknown precision", where="precision", expected=f"one of {', '.join(known)}",
-            found=shown(precision), hint=hint,
-        )  # fmt: skip
-    if precision != "f32" and passes is not None:
-        raise OptionError(
-            "weights are rounded by the default passes only", where="precision", found="passes",
-            hint=f"Put round-weights{{precision={precision}}} among the passes.",
-        )  # fmt: skip
 
 
 def _diagram(graph: Graph, plan: Plan, sizes: Mapping[str, int]) -> Diagram:

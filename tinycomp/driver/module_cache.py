@@ -29,9 +29,10 @@ from numpy.typing import NDArray
 
 from tinycomp.arguments import is_model_proto
 from tinycomp.driver.load import load_mapped
+from tinycomp.driver.options import CompileOptions, options_by_name
 from tinycomp.errors import ArtifactError, ModelError, OptionError, TargetError, TinycompError, TinycompWarning, shown
 from tinycomp.lazy import LazyModule
-from tinycomp.memory.budget import check_positive, limited
+from tinycomp.memory.budget import limited
 from tinycomp.memory.interpreter import compiling, importing
 from tinycomp.memory.mapped import map_file, mappings_of
 from tinycomp.memory.system import open_regular, opened_beneath
@@ -59,53 +60,42 @@ else:  # a module that is found needs none of these
     lookup, options = LazyModule("tinycomp.target.lookup"), LazyModule("tinycomp.target.options")
 
 _WHERE = "compile(cache=…)"
-_NOT_KEPT = {
-    "dump": "the graph is written after every pass, so the passes have to run",
-    "verify": "what is verified is compiling itself",
-}
-"""Arguments that ask for something that a module from the cache cannot give, and why."""
-_NOT_IN_KEY = frozenset({"dump", "verify", "timeout", "options"})
-"""Arguments that do not decide what is made, or stand in the key with their targets."""
 _DEFAULT: tuple[list[str], ...] = (["c"], ["host"], [])
 """Targets that are known without importing them, as long as they have no options."""
 _PIECE = 1 << 24
 """Bytes that are hashed at a time, each piece by one thread."""
 
 
-def compile_cached(model: Any, target: Any, given: Mapping[str, Any], cache: bool | str | os.PathLike[str]) -> Module:
+def compile_cached(model: Any, given: CompileOptions) -> Module:
     """Return a module from the cache, or compile it and put it there.
 
     Args:
         model: As for :func:`tinycomp.compile`.
-        target: Likewise.
-        given: Its other arguments by name.
-        cache: True for the user's cache, or a folder.
+        given: Its options.
 
     Raises:
         OptionError: If something is asked for that cannot stand in a key, or that compiling alone can give.
         TinycompError: What compiling raises.
     """
-    store, _ = _store(cache), size_limit()
-    check_positive("memory_limit", given["memory_limit"], "bytes")
-    check_positive("timeout", given["timeout"], "seconds")
-    for name, reason in _NOT_KEPT.items():
-        if given[name]:
-            raise _unnameable(name, reason, given[name], f"Leave out cache= or {name}=.")
+    store, _ = _store(given.cache), size_limit()
+    for name, about in options_by_name().items():
+        if about.uncached and getattr(given, name):
+            raise _unnameable(name, about.uncached, getattr(given, name), f"Leave out cache= or {name}=.")
     if own_stamp().newest > STARTED:
         warnings.warn(
             "tinycomp's own files have changed since this process began, so the cache of modules is left alone: start"
             " the process again",
             TinycompWarning,
-            stacklevel=5,
+            stacklevel=4,
         )
-        return _compiled(model, target, given)
+        return _compiled(model, given)
     try:
-        wanted = _Wanted.of(model, target, given)
+        wanted = _Wanted.of(model, given)
     except OSError as error:  # of a file that compiling will read, too, and say what is wrong
         _log("the cache is left alone: %s", error)
-        return _compiled(model, target, given)
+        return _compiled(model, given)
     found = _find(store, wanted, given)
-    return _make(store, wanted, model, target, given) if found is None else found
+    return _make(store, wanted, model, given) if found is None else found
 
 
 def _store(cache: object) -> ModuleCache:
@@ -118,10 +108,10 @@ def _store(cache: object) -> ModuleCache:
     )
 
 
-def _compiled(model: Any, target: Any, given: Mapping[str, Any]) -> Module:
+def _compiled(model: Any, given: CompileOptions) -> Module:
     with importing():
         compile_uncached = compiler.compile_uncached
-    return compile_uncached(model, target, **given)
+    return compile_uncached(model, given)
 
 
 # What a module is known by --------------------------------------------------------------------------------------------
@@ -156,27 +146,23 @@ class _Wanted:
     threads: int
 
     @classmethod
-    def of(cls, model: Any, target: Any, given: Mapping[str, Any]) -> _Wanted:
+    def of(cls, model: Any, given: CompileOptions) -> _Wanted:
         """Return what is asked for.
 
         Raises:
             OptionError: If it cannot be named.
             OSError: If a file that belongs to it cannot be read.
         """
-        names, targets = _targets(target, given["options"])
-        threads = given["threads"] if isinstance(given["threads"], int) else default_threads()
+        names, targets = _targets(given.target, given.options)
+        threads = default_threads() if given.threads is None else given.threads
         path, content, model_about = _model(model, threads)
         isa = default_isa()
         about = {
             "format": [FORMAT, 1],
             "model": model_about,
             "targets": [names, [_target_about(each) for each in targets]],
-            "arguments": {
-                name: _described(_checked(name, value), name)
-                for name, value in given.items()
-                if name not in _NOT_IN_KEY
-            },
-            "threads": default_threads() if given["threads"] is None else None,
+            "arguments": {name: _described(_checked(name, value), name) for name, value in given.in_key().items()},
+            "threads": default_threads() if given.threads is None else None,
             "processor": [isa, list(isa_shape(isa)), list(cpu_features()), [cache_bytes(level) for level in (1, 2, 3)]],
             "machine": str(this_machine()) if targets else None,  # which tuning logs name
             "code": [own_stamp().digest, _package("onnx"), np.__version__],
@@ -394,7 +380,7 @@ def _state(info: os.stat_result) -> tuple[int, ...]:
 # Finding and keeping --------------------------------------------------------------------------------------------------
 
 
-def _find(store: ModuleCache, wanted: _Wanted, given: Mapping[str, Any]) -> Module | None:
+def _find(store: ModuleCache, wanted: _Wanted, given: CompileOptions) -> Module | None:
     """Return the module in the cache, if there is one that is whole."""
     there: dict[str, str] = {}
 
@@ -410,26 +396,26 @@ def _find(store: ModuleCache, wanted: _Wanted, given: Mapping[str, Any]) -> Modu
     path, data = found
     try:
         module = load_mapped(
-            data, str(path), threads=given["threads"], targets=wanted.targets,
+            data, str(path), threads=given.threads, targets=wanted.targets,
             accept=functools.partial(store.names, path),
         )  # fmt: skip
     except (ArtifactError, TargetError) as error:
         _log("%s is not used: %s", path, error)
         return None
     _log("%s is loaded", path)
-    return with_parts(module, memory_limit=given["memory_limit"], cache_file=path)
+    return with_parts(module, memory_limit=given.memory_limit, cache_file=path)
 
 
-def _make(store: ModuleCache, wanted: _Wanted, model: Any, target: Any, given: Mapping[str, Any]) -> Module:
+def _make(store: ModuleCache, wanted: _Wanted, model: Any, given: CompileOptions) -> Module:
     """Compile a model, and put the module into the cache."""
     usable = store.is_usable()
     source = None
     if wanted.path is not None:
         with importing():
             read = frontend.ModelSource.of
-        with limited(given["memory_limit"], given["timeout"]), compiling():
+        with limited(given.memory_limit, given.timeout), compiling():
             source = read(model, mapped=True)
-    module = _compiled(model if source is None else source, target, given)
+    module = _compiled(model if source is None else source, given)
     if not usable:
         return module
     depends_on = wanted.dependencies(source)
@@ -439,7 +425,7 @@ def _make(store: ModuleCache, wanted: _Wanted, model: Any, target: Any, given: M
     try:
         data = module.to_bytes()
     except TinycompError as error:
-        warnings.warn(f"a compiled module is not kept: {error}", TinycompWarning, stacklevel=6)
+        warnings.warn(f"a compiled module is not kept: {error}", TinycompWarning, stacklevel=5)
         return module
     entry = store.entry(wanted.key)
     is_first = entry is None or entry.depends_on == depends_on

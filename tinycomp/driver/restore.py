@@ -19,6 +19,7 @@ from tinycomp.driver.devices import from_saved
 from tinycomp.driver.diagram import make_diagram
 from tinycomp.driver.lowering import specs
 from tinycomp.driver.models import copied
+from tinycomp.driver.options import CompileOptions
 from tinycomp.errors import ArtifactError, OptionError, TargetError
 from tinycomp.ir.graph import Graph
 from tinycomp.ir.text.parser import parse_graph
@@ -71,7 +72,7 @@ def restore(
     wanted = _find_targets(about, targets, optional=trusted)
     pool, specialize = pool_for(archive, threads), about.get("specialize") is True
     compiler = Compiler(
-        wanted, pool, about.get("passes"), specialize=specialize,
+        wanted, pool, CompileOptions(passes=about.get("passes"), specialize=specialize),
         devices=from_saved(about, wanted, devices, faults),
     )  # fmt: skip
     lowering = compiler.lowering()

@@ -10,7 +10,7 @@ from typing import Any
 from tinycomp.cli.exits import OK, UsageError
 from tinycomp.cli.feeds import feeds_of
 from tinycomp.cli.models import SAVED, load_module, model_path
-from tinycomp.cli.options import add_cache, add_compilation, add_feeds, add_model, amount, positive
+from tinycomp.cli.options import add_compilation, add_feeds, add_model, amount, positive
 from tinycomp.cli.peer import BLOCKS, Timing, measure, onnxruntime_runner
 from tinycomp.cli.session import Command, Session
 from tinycomp.console import FoldingTable
@@ -24,8 +24,7 @@ _OURS, _PEER = "tinycomp", "onnxruntime"
 
 def _configure(parser: ArgumentParser) -> None:
     add_model(parser, saved=True)
-    add_compilation(parser)
-    add_cache(parser)
+    add_compilation(parser, "cache")
     add_feeds(parser, default="made up if none is given")
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--runs", type=positive, metavar="N", help="how many runs to measure, in tens")

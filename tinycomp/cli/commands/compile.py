@@ -25,11 +25,8 @@ tinycomp compile model.onnx -t npu --emit ep-context -o model_ctx.onnx"""
 
 def _configure(parser: ArgumentParser) -> None:
     add_model(parser)
-    add_compilation(parser)
+    add_compilation(parser, "strict", "dump", "verify")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write the result")
-    parser.add_argument("--strict", action="store_true", help="fail if any node is left to the host")
-    parser.add_argument("--dump", metavar="DIR", help="write the graph there after every pass")
-    parser.add_argument("--verify", action="store_true", help="check numbers after every pass and in every region")
     parser.add_argument(
         "--emit", choices=("tir", "onnx", "program", "ep-context", "c-sources"),
         help="instead of a module, give the partitioned graph as text or ONNX, the kernel calls of its regions, "
@@ -62,8 +59,7 @@ def _run(options: Namespace, session: Session) -> int:
 
 
 def _compile(options: Namespace, session: Session) -> int:
-    checks = {"strict": options.strict, "dump": options.dump, "verify": options.verify}
-    module = compile_model(options, session, load_graph(options), **checks)
+    module = compile_model(options, session)
     if options.output is not None:
         module.save(options.output)
     report = module.report()
@@ -80,7 +76,7 @@ def _closing(options: Namespace) -> str:
 
 
 def _emit(options: Namespace, session: Session) -> int:
-    compiler = compiler_of(options, dump=options.dump and Path(options.dump), verify=options.verify)
+    compiler = compiler_of(options)
     with session.progress(f"compiling {options.model}"):
         partitioned = compiler.partition(load_graph(options))
         if options.emit == "onnx":
@@ -104,8 +100,7 @@ def _onnx(partitioned: Graph, functions: bool) -> bytes:
 
 
 def _emit_ep_context(options: Namespace, session: Session) -> int:
-    checks = {"strict": options.strict, "dump": options.dump, "verify": options.verify}
-    module = compile_model(options, session, load_graph(options), **checks)
+    module = compile_model(options, session)
     tinycomp.to_ep_context(module, options.output, embed=not options.context_files)
     session.show(f"Wrote {options.output}.")
     session.result({"emit": options.emit, "output": options.output})
@@ -115,7 +110,7 @@ def _emit_ep_context(options: Namespace, session: Session) -> int:
 def _emit_c_sources(options: Namespace, session: Session) -> int:
     if options.output is None:
         raise UsageError("there may be several files", where="--emit c-sources", hint="Add -o FOLDER.")
-    compiler = compiler_of(options, dump=options.dump and Path(options.dump), verify=options.verify)
+    compiler = compiler_of(options)
     with session.progress(f"compiling {options.model}"):
         made = compiler.lower(compiler.partition(load_graph(options))).programs
     sources = {symbol: source for (symbol, _), source in made.items() if isinstance(source, CSource)}

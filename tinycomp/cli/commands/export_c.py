@@ -9,7 +9,7 @@ from typing import Any, get_args
 import tinycomp
 from tinycomp.cli.exits import FAILED, OK, UsageError
 from tinycomp.cli.models import load_graph
-from tinycomp.cli.options import add_model, add_shape, positive, targets_of
+from tinycomp.cli.options import add_model, add_options, positive, targets_of
 from tinycomp.cli.session import Command, Session
 from tinycomp.console import FoldingTable
 from tinycomp.errors import visible
@@ -28,7 +28,7 @@ tinycomp export-c digits-int8 -t ethos_u -t c:requantize=fixed_point --cpu corte
 
 def _configure(parser: ArgumentParser) -> None:
     add_model(parser)
-    add_shape(parser)
+    add_options(parser, "shapes")
     parser.add_argument(
         "-t", "--target", action="append", metavar="NAME[:OPTION=VALUE,…]",
         help="target, with options as in ethos_u:accelerator=ethos-u55-128; several times in order of priority: c, "

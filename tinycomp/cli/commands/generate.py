@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tinycomp.cli.exits import OK, UsageError
 from tinycomp.cli.models import load_module
-from tinycomp.cli.options import add_cache, add_compilation, amount, natural, positive
+from tinycomp.cli.options import add_compilation, amount, natural, positive
 from tinycomp.cli.session import Command, Session
 from tinycomp.generation import Decoder, generate
 from tinycomp.generation.decoder import read_config
@@ -42,8 +42,7 @@ def _configure(parser: ArgumentParser) -> None:
         "--stop", type=_ids, action="append", default=[], metavar="1,2", help="tokens that end the text, in this order"
     )
     choice.add_argument("--seed", type=natural, help="make the same random choices each time")
-    add_compilation(parser)
-    add_cache(parser)
+    add_compilation(parser, "cache")
 
 
 def _ids(text: str) -> list[int]:

@@ -11,7 +11,7 @@ from typing import Any
 import tinycomp
 from tinycomp.cli.exits import OK, UsageError
 from tinycomp.cli.models import TEXT, load_graph
-from tinycomp.cli.options import add_model, add_shape
+from tinycomp.cli.options import add_model, add_options
 from tinycomp.cli.session import Command, Session
 from tinycomp.console import FoldingTable
 from tinycomp.driver.dump import write_graph
@@ -30,7 +30,7 @@ _ALL = "all"
 
 def _configure(parser: ArgumentParser) -> None:
     add_model(parser, optional=True)
-    add_shape(parser)
+    add_options(parser, "shapes")
     parser.add_argument("--passes", default="", metavar="A,B{OPTION=VALUE}", help="what to run, in order")
     parser.add_argument("--list", action="store_true", help="list the passes with their options")
     parser.add_argument(

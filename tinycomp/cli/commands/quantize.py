@@ -11,7 +11,7 @@ import tinycomp
 from tinycomp.cli.exits import FAILED, OK, UsageError
 from tinycomp.cli.feeds import CalibrationFiles
 from tinycomp.cli.models import load_graph, model_path
-from tinycomp.cli.options import add_model, add_shape, complete_with, positive
+from tinycomp.cli.options import add_model, add_options, complete_with, positive
 from tinycomp.cli.session import Command, Session
 from tinycomp.driver.lowering import specs
 from tinycomp.quantization import METHODS, WEIGHT_METHODS, noise, violations
@@ -31,7 +31,7 @@ tinycomp quantize decoder.onnx --weights int4 --block 32 -o decoder-int4.onnx"""
 
 def _configure(parser: ArgumentParser) -> None:
     add_model(parser)
-    add_shape(parser)
+    add_options(parser, "shapes")
     parser.add_argument(
         "--calibration", action="append", default=[], metavar="PATH",
         help="inputs as the model will see them: a folder of .npy or .npz files, or one such file; "

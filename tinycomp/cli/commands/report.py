@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Any
 
 from tinycomp.cli.exits import OK, UsageError
 from tinycomp.cli.feeds import feeds_of
 from tinycomp.cli.models import SAVED, load_module, model_path
-from tinycomp.cli.options import add_compilation, add_feeds, add_model
+from tinycomp.cli.options import add_compilation, add_feeds, add_model, settled
 from tinycomp.cli.session import Command, Session
 from tinycomp.errors import did_you_mean
 from tinycomp.runtime.comparison import compare
@@ -97,15 +96,7 @@ def _other(options: Namespace) -> Namespace:
     if model_path(options.against).suffix == SAVED:
         if options.against_target:
             raise UsageError("a saved module has its targets already", where="--against-target", hint="Leave it out.")
-        settled: dict[str, Any] = {
-            "target": None,
-            "shape": [],
-            "place": [],
-            "policy": [],
-            "memory_limit": None,
-            "precision": None,
-        }
-        other |= {**settled, "no_optimize": False}
+        other |= settled()
     return Namespace(**other)
 
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from tinycomp.cli.exits import OK
 from tinycomp.cli.feeds import feeds_of, save_outputs
 from tinycomp.cli.models import load_module
-from tinycomp.cli.options import add_cache, add_compilation, add_feeds, add_model
+from tinycomp.cli.options import add_compilation, add_feeds, add_model
 from tinycomp.cli.session import Command, Session
 from tinycomp.console import FoldingTable
 
@@ -26,8 +26,7 @@ _SHOWN = 6
 
 def _configure(parser: ArgumentParser) -> None:
     add_model(parser, saved=True)
-    add_compilation(parser)
-    add_cache(parser)
+    add_compilation(parser, "cache")
     add_feeds(parser, default="needed unless --random is given")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE.npz", help="where to write the results")
 

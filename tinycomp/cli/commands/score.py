@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tinycomp.cli.exits import OK
 from tinycomp.cli.models import load_module
-from tinycomp.cli.options import add_cache, add_compilation, add_model, assigned, positive
+from tinycomp.cli.options import add_compilation, add_model, assigned, positive
 from tinycomp.cli.session import Command, Session
 
 _EXAMPLE = """\
@@ -41,8 +41,7 @@ def _configure(parser: ArgumentParser) -> None:
         "--ray", nargs="?", const="local", metavar="ADDRESS",
         help="run on Ray: the address of a cluster, auto for the one that runs here, nothing for a new one",
     )  # fmt: skip
-    add_compilation(parser)
-    add_cache(parser)
+    add_compilation(parser, "cache")
 
 
 def _run(options: Namespace, session: Session) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tinycomp.cli.exits import OK, UsageError
 from tinycomp.cli.models import SHIPPED, load_module
-from tinycomp.cli.options import add_cache, add_compilation, natural, positive
+from tinycomp.cli.options import add_compilation, natural, positive
 from tinycomp.cli.session import Command, Session
 
 _EXAMPLE = """\
@@ -49,8 +49,7 @@ def _configure(parser: ArgumentParser) -> None:
         "--grace", type=_number, default=30.0, metavar="S",
         help="time for requests under way after SIGTERM (default: 30)",
     )  # fmt: skip
-    add_compilation(parser)
-    add_cache(parser)
+    add_compilation(parser, "cache")
 
 
 def _number(text: str) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 import tinycomp
 from tinycomp.cli.exits import OK
 from tinycomp.cli.models import load_graph
-from tinycomp.cli.options import add_model, add_shape, positive
+from tinycomp.cli.options import add_model, add_options, positive
 from tinycomp.cli.session import Command, Session
 
 _EXAMPLE = """\
@@ -19,7 +19,7 @@ tinycomp tune digits --shape image=1,1,8,8 && tinycomp compile digits -t c:tunin
 
 def _configure(parser: ArgumentParser) -> None:
     add_model(parser)
-    add_shape(parser)
+    add_options(parser, "shapes")
     parser.add_argument("--threads", type=positive, metavar="N", help="threads of a run (default: all it may use)")
     parser.add_argument(
         "--log", type=Path, default=Path("tuning.jsonl"), metavar="FILE",

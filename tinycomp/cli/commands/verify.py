@@ -24,9 +24,7 @@ from tinycomp.cli.options import (
     add_model,
     amount,
     finite,
-    place_of,
-    policies_of,
-    targets_of,
+    given_options,
 )
 from tinycomp.cli.peer import PeerError, Runner, available, onnxruntime_runner
 from tinycomp.cli.session import Command, Session
@@ -165,10 +163,8 @@ def _layers(options: Namespace, session: Session, graph: Graph, module: Module, 
     """Compare the layers with those of the float model, on the data that are given for it or else on the inputs."""
     data = CalibrationFiles(options.data, module.inputs) if options.data else [feeds]
     return compare_layers(
-        load_graph(Namespace(**{**vars(options), "model": options.layers, "shape": []})), graph, data,
-        target=targets_of(options), slack=options.slack, threads=options.threads,
-        progress=False if session.as_json else None, policy=policies_of(options), place=place_of(options),
-        precision=options.precision,
+        load_graph(Namespace(**{**vars(options), "model": options.layers, "shapes": []})), graph, data,
+        slack=options.slack, progress=False if session.as_json else None, **{**given_options(options), "shapes": None},
     )  # fmt: skip
 
 
