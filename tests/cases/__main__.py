@@ -26,8 +26,11 @@ from tests.pool import run_all
 
 Cells = dict[tuple[str, str], Counter[str]]
 LETTERS = {"hosted": "h", "refused": "r", "wrong": "w", "internal": "i"}
+_FEW = {"exported": 1}
+"""Rows of an operator where each takes long."""
 _HEAD = """Made by `python -m tests.cases`. A cell has the number of rows, and of those that are right but run on the
-host (h), are refused (r), wrong (w), or end in an error of ours (i). Each kind of hole has a line below."""
+host (h), are refused (r), wrong (w), or end in an error of ours (i). Each kind of hole has a line below. One row of
+each operator is exported."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -49,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
 def main() -> int:
     """Run, and print or write what was found."""
     options = _parser().parse_args()
-    jobs = [(at, way) for at in _chosen(options) for way in options.way or WAYS]
+    jobs = _jobs(options)
     if options.holes:
         jobs = [job for table in (quick.jobs(), quick.whole()) for part in table.values() for job in part]
     cells: Cells = defaultdict(Counter)
@@ -73,7 +76,14 @@ def main() -> int:
     return int(any(cell["wrong"] or cell["internal"] for cell in cells.values()))
 
 
-def _chosen(options: argparse.Namespace) -> list[int]:
+def _jobs(options: argparse.Namespace) -> list[tuple[int, str]]:
+    """Return rows and ways: one row of an operator where a compiler takes seconds, unless that way is asked for."""
+    rows_of = {way: set(_chosen(options, None if options.way else _FEW.get(way))) for way in options.way or WAYS}
+    return [(at, way) for at in _chosen(options) for way, chosen in rows_of.items() if at in chosen]
+
+
+def _chosen(options: argparse.Namespace, few: int | None = None) -> list[int]:
+    most = few or options.most
     found: dict[str, list[int]] = defaultdict(list)
     for at in range(count()):
         own, op = at < len(rows()), operator_of(at)
@@ -81,7 +91,7 @@ def _chosen(options: argparse.Namespace) -> list[int]:
             continue
         if not options.op or any(fnmatch.fnmatch(op, pattern) for pattern in options.op):
             found[op].append(at)
-    steps = {op: -(-len(every) // (options.most or len(every))) for op, every in found.items()}
+    steps = {op: -(-len(every) // (most or len(every))) for op, every in found.items()}
     return sorted(at for op, every in found.items() for at in every[:: steps[op]])
 
 

@@ -312,7 +312,8 @@ class Module:
         The future is a ``concurrent.futures.Future`` that may also be awaited. Up to :attr:`in_flight` runs are in
         progress at once; further calls wait. On the thread of a running event loop, the call never waits: it returns at
         once, and the run waits for its turn. ``cancel()``, or the end of a task that awaits the future, also ends a run
-        that has begun, where a timeout would; its result is an error then.
+        that has begun, where a timeout would; its result is an error then. Ctrl-C is seen at once while a result is
+        waited for; a call of :meth:`run` sees it once the region at hand has ended.
 
         Args:
             feeds: The inputs by name; they must not change before the run has ended.
