@@ -190,3 +190,10 @@ def test_results_are_the_callers_own(target, passes):
     np.testing.assert_array_equal(feed, A)
     for name, value in module.run({"x": feed}).items():
         np.testing.assert_array_equal(value, expected[name])
+
+
+@pytest.mark.parametrize("code", [0x110000, 0xFFFFFFFF])
+def test_codes_that_no_text_has_are_refused(code):
+    spec = TensorSpec("x", "string", (1,))
+    with pytest.raises(FeedError, match=r'input "x": an element is not a text; .* found a code beyond U\+10FFFF'):
+        check_feed(spec, np.frombuffer(code.to_bytes(4, "little"), "<U1"))
