@@ -26,7 +26,8 @@ VARIABLE = "TINYCOMP_CACHE"
 """The environment variable that names another folder for everything that tinycomp keeps."""
 LARGE = 1 << 16
 """Bytes from which on an array is worth a place in a file: smaller ones would not fill the pages that they take."""
-_ALIGNMENT = 64
+ALIGNMENT = 64
+"""Constants in files begin at a multiple of this many bytes, so that kernels read them where they lie."""
 Place = tuple[int, str, tuple[int, ...], tuple[int, ...]]
 """Where an array lies and how it is read there: two with the same are one, as long as both live."""
 
@@ -140,7 +141,7 @@ def spilled(arrays: Sequence[Array]) -> list[Array]:
 
 def _append(file: IO[bytes], array: Array) -> int:
     """Append the elements of an array to the file, and return where they start."""
-    start = -(-file.tell() // _ALIGNMENT) * _ALIGNMENT
+    start = -(-file.tell() // ALIGNMENT) * ALIGNMENT
     file.seek(start)
     file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     file.flush()

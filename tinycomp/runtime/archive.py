@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import struct
 import sys
@@ -27,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinycomp.errors import ArtifactError
-from tinycomp.memory.constants import Place, place_of
+from tinycomp.memory.constants import ALIGNMENT, Place, place_of
 from tinycomp.memory.mapped import map_file, mapping_of
 from tinycomp.memory.reading import reading
 from tinycomp.memory.system import open_regular
@@ -41,6 +42,10 @@ from tinycomp.runtime.spec import TensorSpec
 FORMAT = 7
 """Version of the file format; raised when an older reader could misread a newer file."""
 _ZIP_HEADER = 30
+_SIZES_64 = 20
+"""Bytes of the extra field of a zip file's header with sizes of 64 bits."""
+_FILLING = 0xD935
+"""What the extra field of a zip file is called that aligns what follows, as zipalign writes it."""
 _ASCII: dict[str, Any] = {"metadata_encoding": "ascii"} if sys.version_info >= (3, 11) else {}
 _MANIFEST, _ARRAYS, _CHECKSUMS = "manifest.json", "arrays.safetensors", "checksums.json"
 
@@ -105,13 +110,18 @@ class Archive:
         manifest = {**self.manifest, "format": FORMAT, "arrays": described}
         members = {_MANIFEST: json.dumps(manifest).encode()}
         members |= {name: text.encode() for name, text in self.texts.items()}
-        members[_ARRAYS] = safetensors.numpy.save({k: _payload(a) for k, a in self.arrays.items()})
-        places = _places(np.frombuffer(members[_ARRAYS], np.uint8))[1]
-        members[MEMBER] = self.record.to_bytes({k: (begin, end - begin) for k, (begin, end) in places.items()})
+        payloads = {k: _payload(a) for k, a in self.arrays.items()}
+        members[_ARRAYS] = safetensors.numpy.save({k: _padded(p) for k, p in payloads.items()})
+        body, places = _places(np.frombuffer(members[_ARRAYS], np.uint8))
+        members[MEMBER] = self.record.to_bytes({k: (begin, payloads[k].size) for k, (begin, _) in places.items()})
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as file:
             for name, data in members.items():
-                file.writestr(zipfile.ZipInfo(name), data)
+                info = zipfile.ZipInfo(name)
+                if name == _ARRAYS:
+                    info.extra = _filling(buffer.tell() + _ZIP_HEADER + len(name) + _SIZES_64 + len(data) - body.size)
+                with file.open(info, "w", force_zip64=name == _ARRAYS) as member:
+                    member.write(data)
             file.writestr(zipfile.ZipInfo(_CHECKSUMS), json.dumps(_checksums(file)))
         return buffer.getvalue()
 
@@ -241,7 +251,7 @@ def _read_arrays(data: NDArray[np.uint8], described: Mapping[str, Mapping[str, A
             dtype = TensorSpec("", about["dtype"], ()).numpy_dtype
             if dtype is None:
                 raise ValueError(f"unknown dtype {about['dtype']}")
-            arrays[key] = raw[key].view(dtype).reshape(shape)
+            arrays[key] = raw[key][: math.prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
     return arrays
 
 
@@ -273,6 +283,19 @@ def _places(data: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], dict[str, tuple
 
 def _dtype_text(array: Array) -> str:
     return "string" if array.dtype.kind == "O" else array.dtype.name
+
+
+def _filling(place: int) -> bytes:
+    """Return an extra field of a zip file, without which the arrays of a mapped file would begin at this place.
+
+    With it, they begin at a multiple of what kernels read constants at, so that none of them has to be copied.
+    """
+    return struct.pack("<HH", _FILLING, size := -(place + 4) % ALIGNMENT) + bytes(size)
+
+
+def _padded(payload: Array) -> Array:
+    """Return bytes that end where the next array may begin; spaces, which may follow texts in JSON."""
+    return np.pad(payload, (0, -payload.size % ALIGNMENT), constant_values=ord(" "))
 
 
 def _payload(array: Array) -> Array:
