@@ -75,4 +75,4 @@ def program(records: list[list[Any]], constants: Any = ()) -> Program:
 
 def again(program_: Program) -> Program:
     """Return a program that went through its records."""
-    return program(read(encoded(program_).data), program_.constants)
+    return program(read(encoded(program_)), program_.constants)

@@ -205,13 +205,26 @@ int32_t tc_context_create(const tc_program *program, int32_t threads, tc_context
  * arena, scratch and results need more than `most` bytes together, and more than any call before has granted; the
  * plan is kept for a call that grants them. */
 int32_t tc_context_resize(tc_context *context, const int64_t *symbols, int64_t most, tc_error *error);
+/* An array that a program is called with: row-major and without gaps, of the type that the program says. */
+typedef struct tc_argument {
+  const void *data;
+  const int64_t *dims;
+  int64_t rank;
+} tc_argument;
+
+/* Prepares a context of a program that was read for one argument per input: reads the sizes off their dimensions and
+ * elements, resizes the context, and holds all dimensions against those of the program. TC_INVALID if they do not fit;
+ * otherwise as tc_context_resize. */
+int32_t tc_context_fit(tc_context *context, const tc_argument *arguments, int64_t most, tc_error *error);
+/* The sizes that the last tc_context_fit has read, by symbol, whether it succeeded or not. */
+const int64_t *tc_context_symbols(const tc_context *context);
+/* The number of dimensions of an output, and these; -1 for one that only a run measures. */
+int32_t tc_context_result(const tc_context *context, int32_t output, const int64_t **dims);
 /* Bytes of arena, scratch and results for the sizes of the last tc_context_resize, whether it succeeded or not. */
 int64_t tc_context_needed_bytes(const tc_context *context);
 /* How many of the first bytes of an output a run certainly writes at these sizes. The owner of the output's memory must
  * clear the other bytes, unless old contents may be visible. */
 int64_t tc_context_written_bytes(const tc_context *context, int32_t output);
-/* A value for the sizes that the context is prepared for; -1 if there is none. */
-int64_t tc_context_value(const tc_context *context, int64_t value);
 /* As tc_program_work, for the sizes that the context is prepared for. */
 int32_t tc_context_work(const tc_context *context, int64_t instruction, tc_work *work);
 void tc_context_destroy(tc_context *context);

@@ -11,25 +11,16 @@
 #include "tinycomp.h"
 
 typedef __typeof__(&tc_run_in_room) run_function;
-typedef __typeof__(&tc_context_resize) resize_function;
-typedef __typeof__(&tc_context_value) value_function;
+typedef __typeof__(&tc_context_fit) fit_function;
+typedef __typeof__(&tc_context_result) result_function;
 typedef __typeof__(&tc_context_grown) grown_function;
 typedef __typeof__(&tc_context_written_bytes) written_function;
-
-/* Sizes of a module's inputs that are no numbers: of one that is the first to show a symbol, what is read; of all
- * others, what is checked once the symbols are known. */
-typedef struct symbol_source {
-  Py_ssize_t input;
-  int axis; /* or -1 - i for the element i, which is a size */
-} symbol_source;
 
 /* What an array must look like. */
 typedef struct array_spec {
   Py_ssize_t place;   /* among the arguments or the results: the program may take them in another order */
   Py_ssize_t extends; /* of a result: the input that may be the same memory, or -1 */
   const char *format; /* of the buffer protocol; belongs to an object that the callable keeps */
-  int rank;
-  Py_ssize_t *shape; /* -1 - v for the value v of the program over sizes; NULL of a result that only a run measures */
 } array_spec;
 
 /* A result that a function makes of another one: Python objects. */
@@ -45,39 +36,39 @@ typedef struct direct {
   PyObject *contexts;    /* the list of contexts that nobody uses */
   PyObject *new_context; /* makes one more */
   PyObject *array_type, *empty;
-  PyObject *inputs, *outputs; /* tuples of (place, extends, format, shape) and of that and a dtype */
+  PyObject *inputs, *outputs; /* tuples of (place, extends, format) and of that and a dtype */
   PyObject *makers;           /* a tuple of (function, from, to) */
   PyObject *owner;            /* keeps program and pool alive */
   PyObject *address;          /* the name of a context's attribute */
   Py_ssize_t input_count, output_count;
-  resize_function resize;
-  value_function value;
+  fit_function fit;
+  result_function result;
   grown_function grown;
   written_function written;
-  int64_t *symbols;       /* room for one call's, which the interpreter's lock protects; NULL if there are none */
-  symbol_source *sources; /* of each symbol */
-  Py_ssize_t symbol_count;
   object_result *objects; /* in the order in which they are made */
   Py_ssize_t object_count;
   Py_ssize_t result_count; /* what a call returns; behind it lies what only functions read */
   int64_t most;            /* bytes that a run may have without being asked for */
-  int symbolic;            /* whether the program wants to be asked for sizes at all */
   array_spec specs[];      /* of the inputs and outputs */
 } direct;
 
 static const char capsule_name[] = "tinycomp.runtime._direct";
 
-/* One call's views of the arrays, inputs first. */
+_Static_assert(sizeof(Py_ssize_t) == sizeof(int64_t), "dimensions of arrays are those of the runtime");
+
+/* One call's views of the arrays, inputs first, and the inputs as the runtime sees them. */
 typedef struct frame {
   Py_ssize_t count;
   Py_buffer *views;
+  tc_argument *arguments;
   void **pointers;
 } frame;
 
 static bool frame_make(frame *f, Py_ssize_t count) {
   f->count = count;
-  f->views = PyMem_Calloc((size_t)count + 1, sizeof(Py_buffer) + sizeof(void *));
-  f->pointers = f->views ? (void **)(f->views + count + 1) : NULL;
+  f->views = PyMem_Calloc((size_t)count + 1, sizeof(Py_buffer) + sizeof(tc_argument) + sizeof(void *));
+  f->arguments = f->views ? (tc_argument *)(f->views + count + 1) : NULL;
+  f->pointers = f->views ? (void **)(f->arguments + count + 1) : NULL;
   return f->views || PyErr_NoMemory();
 }
 
@@ -88,7 +79,7 @@ static void frame_release(frame *f) {
   PyMem_Free(f->views);
 }
 
-/* 1 and a view if an array fits, 0 if it does not, -1 and an exception if something else is wrong. */
+/* 1 and a view if an array is of the type, 0 if it is not, -1 and an exception if something else is wrong. */
 static int view_input(const direct *d, PyObject *array, const array_spec *spec, Py_buffer *view) {
   if ((PyObject *)Py_TYPE(array) != d->array_type) {
     return 0;
@@ -100,11 +91,7 @@ static int view_input(const direct *d, PyObject *array, const array_spec *spec, 
     PyErr_Clear(); /* not contiguous, or a dtype without a buffer interface */
     return 0;
   }
-  bool fits = view->ndim == spec->rank && !strcmp(view->format, spec->format);
-  for (int i = 0; fits && i < spec->rank; i++) {
-    fits = view->shape[i] == spec->shape[i] || spec->shape[i] < 0;
-  }
-  return fits;
+  return !strcmp(view->format, spec->format);
 }
 
 static int view_inputs(const direct *d, PyObject *arrays, frame *f) {
@@ -116,6 +103,7 @@ static int view_inputs(const direct *d, PyObject *arrays, frame *f) {
     }
     fits = view_input(d, array, &d->specs[i], &f->views[i]);
     f->pointers[i] = f->views[i].buf;
+    f->arguments[i] = (tc_argument){f->views[i].buf, (const int64_t *)f->views[i].shape, f->views[i].ndim};
     Py_DECREF(array);
   }
   return fits;
@@ -129,51 +117,6 @@ static tc_context *memory_of(const direct *d, PyObject *context) {
   return memory;
 }
 
-enum { FARTHEST_BITS = 40 };
-
-/* The size that a source shows. An element counts as no more than is beyond all sizes. */
-static int64_t read_symbol(const Py_buffer *view, int axis) {
-  if (axis >= 0) {
-    return view->shape[axis];
-  }
-  const char *at = (const char *)view->buf + (-1 - axis) * view->itemsize;
-  int64_t wide = 0;
-  int32_t narrow = 0;
-  if (view->itemsize == sizeof(narrow)) {
-    memcpy(&narrow, at, sizeof(narrow));
-    wide = narrow;
-  } else {
-    memcpy(&wide, at, sizeof(wide));
-  }
-  const int64_t farthest = (int64_t)1 << FARTHEST_BITS;
-  return wide < -farthest ? -farthest : wide > farthest ? farthest : wide;
-}
-
-/* Makes a context ready for the sizes of the inputs: 1, or 0 if they do not fit each other or need more memory. */
-static int resize_context(const direct *d, tc_context *memory, const frame *f) {
-  for (Py_ssize_t i = 0; i < d->symbol_count; i++) {
-    d->symbols[i] = read_symbol(&f->views[d->sources[i].input], d->sources[i].axis);
-  }
-  tc_error error;
-  if (d->resize(memory, d->symbols, d->most, &error)) {
-    return 0;
-  }
-  for (Py_ssize_t i = 0; i < d->input_count; i++) {
-    const array_spec *spec = &d->specs[i];
-    for (int k = 0; k < spec->rank; k++) {
-      if (spec->shape[k] < 0 && d->value(memory, -1 - spec->shape[k]) != f->views[i].shape[k]) {
-        return 0;
-      }
-    }
-  }
-  return 1;
-}
-
-/* A dimension of an array at the sizes of a run. */
-static Py_ssize_t dimension(const direct *d, const tc_context *memory, Py_ssize_t size) {
-  return size < 0 ? (Py_ssize_t)d->value(memory, -1 - size) : size;
-}
-
 /* Puts a size into a shape in the making; false, and the shape gone, with an exception. */
 static bool put_size(PyObject **shape, int axis, int64_t value) {
   PyObject *size = *shape ? PyLong_FromLongLong(value) : NULL;
@@ -185,7 +128,7 @@ static bool put_size(PyObject **shape, int axis, int64_t value) {
 
 /* A fresh array of this shape, which it takes over, for a result; NULL with an exception. */
 static PyObject *empty_array(const direct *d, Py_ssize_t output, PyObject *shape) {
-  PyObject *dtype = PyTuple_GetItem(PyTuple_GetItem(d->outputs, output), 4);
+  PyObject *dtype = PyTuple_GetItem(PyTuple_GetItem(d->outputs, output), 3);
   PyObject *array = shape ? PyObject_CallFunctionObjArgs(d->empty, shape, dtype, NULL) : NULL;
   Py_XDECREF(shape);
   return array;
@@ -193,9 +136,10 @@ static PyObject *empty_array(const direct *d, Py_ssize_t output, PyObject *shape
 
 /* A fresh array for a result whose sizes are known before the run. */
 static PyObject *fresh_result(const direct *d, const tc_context *memory, Py_ssize_t output) {
-  const array_spec *spec = &d->specs[d->input_count + output];
-  PyObject *shape = PyTuple_New(spec->rank);
-  for (int k = 0; k < spec->rank && put_size(&shape, k, dimension(d, memory, spec->shape[k])); k++) {
+  const int64_t *dims;
+  const int32_t rank = d->result(memory, (int32_t)output, &dims);
+  PyObject *shape = PyTuple_New(rank);
+  for (int k = 0; k < rank && put_size(&shape, k, dims[k]); k++) {
   }
   return empty_array(d, output, shape);
 }
@@ -215,9 +159,11 @@ static bool may_hold(const direct *d, const tc_context *memory, const frame *f, 
   const Py_ssize_t number = d->input_count + output;
   const array_spec *spec = &d->specs[number];
   const Py_buffer *view = &f->views[number];
-  bool fits = view->ndim == spec->rank && !strcmp(view->format, spec->format);
-  for (int k = 0; fits && k < spec->rank; k++) {
-    fits = view->shape[k] == dimension(d, memory, spec->shape[k]);
+  const int64_t *dims;
+  const int32_t rank = d->result(memory, (int32_t)output, &dims);
+  bool fits = view->ndim == rank && !strcmp(view->format, spec->format);
+  for (int k = 0; fits && k < rank; k++) {
+    fits = view->shape[k] == dims[k];
   }
   for (Py_ssize_t i = 0; fits && i < number; i++) {
     const Py_buffer *other = &f->views[i];
@@ -235,7 +181,8 @@ static int make_results(const direct *d, const tc_context *memory, frame *f, PyO
     Py_buffer *view = &f->views[d->input_count + i];
     PyObject *result = given ? PySequence_GetItem(given, place) : Py_NewRef(Py_None);
     const bool taken = result && result != Py_None;
-    if (!d->specs[d->input_count + i].shape) { /* it is made when the run has ended */
+    const int64_t *dims;
+    if (d->result(memory, (int32_t)i, &dims) < 0) { /* it is made when the run has ended */
       state = taken ? 0 : result ? PyList_SetItem(results, place, result) ? -1 : 1 : -1;
       if (taken) {
         Py_DECREF(result);
@@ -247,10 +194,10 @@ static int make_results(const direct *d, const tc_context *memory, frame *f, PyO
       result = fresh_result(d, memory, i);
     }
     if (!result) {
-      if (!PyErr_ExceptionMatches(PyExc_MemoryError) && !(d->symbolic && PyErr_ExceptionMatches(PyExc_ValueError))) {
+      if (!PyErr_ExceptionMatches(PyExc_MemoryError) && !PyErr_ExceptionMatches(PyExc_ValueError)) {
         return -1;
       }
-      PyErr_Clear(); /* a dimension is negative, or too large for memory */
+      PyErr_Clear(); /* it is too large for memory */
       return 0;
     }
     if (taken && (PyObject *)Py_TYPE(result) != d->array_type) {
@@ -339,14 +286,14 @@ static PyObject *grown_result(const direct *d, const tc_context *memory, Py_ssiz
  */
 static int take_grown(const direct *d, const tc_context *memory, PyObject *results) {
   for (Py_ssize_t i = 0; i < d->output_count; i++) {
-    const array_spec *spec = &d->specs[d->input_count + i];
-    if (!spec->shape) {
+    const int64_t *dims;
+    if (d->result(memory, (int32_t)i, &dims) < 0) {
       PyObject *result = grown_result(d, memory, i);
       if (result == Py_None) {
         Py_DECREF(result);
         return 0;
       }
-      if (!result || PyList_SetItem(results, spec->place, result)) {
+      if (!result || PyList_SetItem(results, d->specs[d->input_count + i].place, result)) {
         return -1;
       }
     }
@@ -376,27 +323,29 @@ static int make_objects(const direct *d, PyObject *results) {
   return count > d->result_count && PyList_SetSlice(results, d->result_count, count, NULL) ? -1 : 1;
 }
 
-/* Takes a sequence of arrays, and perhaps one of arrays for the results or None, and returns a list of results; or
- * None. */
+/* Takes a sequence of arrays, perhaps one of arrays for the results or None, and perhaps a context that the caller
+ * has taken, for a run that may have no memory without being asked for it. Returns a list of results, or None. */
 static PyObject *direct_call(PyObject *self, PyObject *const *args, Py_ssize_t count) {
   const direct *d = PyCapsule_GetPointer(self, capsule_name);
-  if (d && (count < 1 || count > 2)) {
-    PyErr_SetString(PyExc_TypeError, "expected arrays, and perhaps arrays for the results");
+  if (d && (count < 1 || count > 3)) {
+    PyErr_SetString(PyExc_TypeError, "expected arrays, and perhaps arrays for the results and a context");
     return NULL;
   }
   frame f;
   if (!d || !frame_make(&f, d->input_count + d->output_count)) {
     return NULL;
   }
+  PyObject *given = count > 1 && args[1] != Py_None ? args[1] : NULL, *taken = count > 2 ? args[2] : NULL;
   PyObject *results = NULL, *context = NULL;
-  int state = count == 2 && d->object_count ? 0 : view_inputs(d, args[0], &f);
+  int state = given && d->object_count ? 0 : view_inputs(d, args[0], &f);
   if (state == 1) {
-    context = take_context(d);
+    context = taken ? Py_NewRef(taken) : take_context(d);
     tc_context *memory = context ? memory_of(d, context) : NULL;
-    state = !memory ? -1 : !d->symbolic || resize_context(d, memory, &f);
+    tc_error error;
+    state = memory ? !d->fit(memory, f.arguments, taken ? 0 : d->most, &error) : -1;
     if (state == 1) {
       results = PyList_New(d->output_count + d->object_count);
-      state = results ? make_results(d, memory, &f, count == 2 ? args[1] : NULL, results) : -1;
+      state = results ? make_results(d, memory, &f, given, results) : -1;
     }
     if (state == 1) {
       state = run_program(d, memory, &f);
@@ -409,7 +358,7 @@ static PyObject *direct_call(PyObject *self, PyObject *const *args, Py_ssize_t c
     }
   }
   frame_release(&f);
-  if (context && PyList_Append(d->contexts, context)) {
+  if (context && !taken && PyList_Append(d->contexts, context)) {
     state = -1;
   }
   Py_XDECREF(context);
@@ -423,59 +372,25 @@ static PyObject *direct_call(PyObject *self, PyObject *const *args, Py_ssize_t c
 static PyMethodDef call_method = {"direct", (PyCFunction)(void (*)(void))direct_call, METH_FASTCALL, NULL};
 
 static void direct_free(direct *d) {
-  for (Py_ssize_t i = 0; i < d->input_count + d->output_count; i++) {
-    PyMem_Free(d->specs[i].shape);
-  }
   PyObject *const kept[] = {d->contexts, d->new_context, d->array_type, d->empty,  d->inputs,
                             d->outputs,  d->makers,      d->owner,      d->address};
   for (size_t i = 0; i < sizeof(kept) / sizeof(*kept); i++) {
     Py_XDECREF(kept[i]);
   }
-  PyMem_Free(d->symbols);
-  PyMem_Free(d->sources);
   PyMem_Free(d->objects);
   PyMem_Free(d);
 }
 
 static void capsule_destroy(PyObject *capsule) { direct_free(PyCapsule_GetPointer(capsule, capsule_name)); }
 
-/* Reads one (place, extends, format, shape), with a dtype behind it for an output. */
+/* Reads one (place, extends, format), with a dtype behind it for an output. */
 static bool spec_read(PyObject *fields, array_spec *spec) {
-  PyObject *format, *shape, *dtype;
-  if (!PyArg_ParseTuple(fields, "nnUO|O", &spec->place, &spec->extends, &format, &shape, &dtype)) {
+  PyObject *format, *dtype;
+  if (!PyArg_ParseTuple(fields, "nnU|O", &spec->place, &spec->extends, &format, &dtype)) {
     return false;
   }
   spec->format = PyUnicode_AsUTF8AndSize(format, NULL);
-  if (shape == Py_None) {
-    return spec->format != NULL;
-  }
-  spec->rank = (int)PyTuple_Size(shape);
-  spec->shape = PyMem_Calloc((size_t)spec->rank + 1, sizeof(Py_ssize_t));
-  if (!spec->format || !spec->shape) {
-    PyErr_NoMemory();
-    return false;
-  }
-  for (int i = 0; i < spec->rank; i++) {
-    spec->shape[i] = PyLong_AsSsize_t(PyTuple_GetItem(shape, i));
-  }
-  return !PyErr_Occurred();
-}
-
-/* Reads the sources of the symbols: tuples of input and axis, or -1 - i for an element i. */
-static bool sources_read(direct *d, PyObject *sources) {
-  d->symbol_count = PyTuple_Size(sources);
-  d->symbols = PyMem_Calloc((size_t)d->symbol_count + 1, sizeof(int64_t));
-  d->sources = PyMem_Calloc((size_t)d->symbol_count + 1, sizeof(symbol_source));
-  if (!d->symbols || !d->sources) {
-    PyErr_NoMemory();
-    return false;
-  }
-  for (Py_ssize_t i = 0; i < d->symbol_count; i++) {
-    if (!PyArg_ParseTuple(PyTuple_GetItem(sources, i), "ni", &d->sources[i].input, &d->sources[i].axis)) {
-      return false;
-    }
-  }
-  return true;
+  return spec->format != NULL;
 }
 
 /* Reads the results that are Python objects: tuples of a function and the places of its argument and its result. */
@@ -500,23 +415,19 @@ static bool objects_read(direct *d) {
   return true;
 }
 
-/* make(functions, program, pool, owner, contexts, new_context, array_type, empty, inputs, outputs, sources, makers,
- * result_count, symbolic, most) -> callable. The functions tc_run_in_room, tc_context_resize, tc_context_value,
- * tc_context_grown and tc_context_written_bytes, program and pool are addresses, as whole numbers. A dimension of
- * inputs and outputs that is negative is -1 - v for the value v of the program; an output without a shape is one that
- * only a run measures. Each of the makers is a function, and the places among the results of its argument and of what
- * it makes. */
+/* make(functions, program, pool, owner, contexts, new_context, array_type, empty, inputs, outputs, makers,
+ * result_count, most) -> callable. The functions tc_run_in_room, tc_context_fit, tc_context_result, tc_context_grown
+ * and tc_context_written_bytes, program and pool are addresses, as whole numbers. Each of the makers is a function, and
+ * the places among the results of its argument and of what it makes. */
 static PyObject *direct_make(PyObject *module, PyObject *args) {
   (void)module;
-  PyObject *run, *resize, *value, *grown, *written, *program, *pool, *owner, *contexts, *new_context;
-  PyObject *array_type, *empty, *inputs, *outputs, *sources, *makers;
+  PyObject *run, *fit, *result, *grown, *written, *program, *pool, *owner, *contexts, *new_context;
+  PyObject *array_type, *empty, *inputs, *outputs, *makers;
   Py_ssize_t result_count;
   long long most;
-  int symbolic;
-  if (!PyArg_ParseTuple(args, "(OOOOO)OOOO!OOOO!O!O!O!npL", &run, &resize, &value, &grown, &written, &program, &pool,
-                        &owner, &PyList_Type, &contexts, &new_context, &array_type, &empty, &PyTuple_Type, &inputs,
-                        &PyTuple_Type, &outputs, &PyTuple_Type, &sources, &PyTuple_Type, &makers, &result_count,
-                        &symbolic, &most)) {
+  if (!PyArg_ParseTuple(args, "(OOOOO)OOOO!OOOO!O!O!nL", &run, &fit, &result, &grown, &written, &program, &pool, &owner,
+                        &PyList_Type, &contexts, &new_context, &array_type, &empty, &PyTuple_Type, &inputs,
+                        &PyTuple_Type, &outputs, &PyTuple_Type, &makers, &result_count, &most)) {
     return NULL;
   }
   const Py_ssize_t count = PyTuple_Size(inputs);
@@ -526,9 +437,8 @@ static PyObject *direct_make(PyObject *module, PyObject *args) {
     return PyErr_NoMemory();
   }
   d->run = (run_function)PyLong_AsVoidPtr(run);
-  d->resize = (resize_function)PyLong_AsVoidPtr(resize);
-  d->value = (value_function)PyLong_AsVoidPtr(value);
-  d->symbolic = symbolic;
+  d->fit = (fit_function)PyLong_AsVoidPtr(fit);
+  d->result = (result_function)PyLong_AsVoidPtr(result);
   d->most = most;
   d->grown = (grown_function)PyLong_AsVoidPtr(grown);
   d->written = (written_function)PyLong_AsVoidPtr(written);
@@ -546,7 +456,7 @@ static PyObject *direct_make(PyObject *module, PyObject *args) {
   d->address = PyUnicode_InternFromString("address");
   d->input_count = count;
   d->output_count = output_count;
-  bool made = d->address && !PyErr_Occurred() && sources_read(d, sources) && objects_read(d);
+  bool made = d->address && !PyErr_Occurred() && objects_read(d);
   for (Py_ssize_t i = 0; made && i < count + output_count; i++) {
     made = spec_read(i < count ? PyTuple_GetItem(inputs, i) : PyTuple_GetItem(outputs, i - count), &d->specs[i]);
   }

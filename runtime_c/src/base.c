@@ -114,6 +114,20 @@ void tc_shelf_close(tc_shelf *shelf) {
   shelf->slab = NULL;
 }
 
+bool tc_bytes_of(int32_t rank, const int64_t *dims, int32_t element, int64_t *bytes) {
+  bool empty = false, sound = true;
+  for (int32_t d = 0; sound && d < rank; d++) {
+    sound = dims[d] >= 0 && dims[d] <= TC_MAX_BYTES;
+    empty = empty || dims[d] == 0;
+  }
+  *bytes = element;
+  for (int32_t d = 0; sound && !empty && d < rank; d++) {
+    sound = !__builtin_mul_overflow(*bytes, dims[d], bytes) && *bytes <= TC_MAX_BYTES;
+  }
+  *bytes = empty ? 0 : *bytes;
+  return sound;
+}
+
 bool tc_reserve(void **items, int64_t count, int64_t *capacity, size_t item_size) {
   if (count < *capacity) {
     return true;

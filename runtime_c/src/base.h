@@ -24,6 +24,9 @@
 /* No size in a program may pass this, so that sums and small multiples of sizes cannot overflow. */
 #define TC_MAX_BYTES ((int64_t)1 << 48)
 
+/* Elements of tensors that serve as sizes are no further from 0: beyond all memory, with room for arithmetic. */
+#define TC_FARTHEST ((int64_t)1 << 40)
+
 enum { TC_ALIGNMENT = 64 };
 
 /* Fills an error and returns its code. */
@@ -31,6 +34,9 @@ int32_t tc_error_set(tc_error *error, int32_t code, const char *format, ...) __a
 
 /* Zeroed memory aligned to TC_ALIGNMENT, to be released with tc_free; NULL if there is none. */
 void *tc_allocate(int64_t bytes);
+
+/* Bytes of elements with these dimensions; false if a size is negative or the product is beyond all memory. */
+bool tc_bytes_of(int32_t rank, const int64_t *dims, int32_t element, int64_t *bytes);
 
 /* Makes room for one more item in memory of malloc; false if there is none. */
 bool tc_reserve(void **items, int64_t count, int64_t *capacity, size_t item_size);

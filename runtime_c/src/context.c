@@ -37,6 +37,8 @@ void tc_context_destroy(tc_context *context) {
     }
     free(context->controls);
     free(context->grown);
+    free(context->dims);
+    free(context->symbols);
     free(context->values);
     tc_free(context->arena);
     tc_free(context->scratch);
@@ -143,6 +145,57 @@ static int32_t create_controls(const tc_program *program, tc_context *context, t
   return TC_OK;
 }
 
+/* The i-th type of a program that was read, of which inputs come first. */
+static const tc_type_of *type_of(const tc_program *program, int64_t i) {
+  return i < program->input_count ? &program->about.inputs[i] : &program->about.outputs[i - program->input_count];
+}
+
+/* Bytes that a program touches of such a buffer at the sizes of a context. */
+static int64_t touched(const tc_program *program, const tc_instance *instance, int64_t i) {
+  const bool is_input = i < program->input_count;
+  const int64_t index = is_input ? i : i - program->input_count;
+  const int64_t *values = is_input ? program->input_values : program->output_values;
+  return values && values[index] >= 0 ? instance->values[values[index]]
+                                      : (is_input ? instance->inputs : instance->outputs)[index].bytes;
+}
+
+int32_t tc_context_note_dims(tc_context *context, tc_error *error) {
+  const tc_program *program = context->program;
+  const tc_instance *instance = tc_instance_of(context);
+  for (int64_t i = 0; context->dims && i < (int64_t)program->input_count + program->output_count; i++) {
+    const tc_type_of *type = type_of(program, i);
+    int64_t *dims = context->dims + type->first_dim, bytes;
+    for (int32_t d = 0; d < type->rank; d++) {
+      dims[d] = tc_extent_at(&type->dims[d], instance->values);
+    }
+    for (int32_t d = 0; d < type->rank && !type->grown; d++) {
+      if (dims[d] < 0) {
+        return tc_error_set(error, TC_INVALID, "an array would have a dimension of %lld", (long long)dims[d]);
+      }
+    }
+    if (!type->grown && !tc_bytes_of(type->rank, dims, type->element, &bytes)) {
+      return tc_error_set(error, TC_TOO_LARGE, "no memory would hold an array");
+    }
+    if (!type->grown && touched(program, instance, i) > bytes) {
+      return tc_error_set(error, TC_INVALID, "the program reaches past the end of %s %lld, which has %lld bytes",
+                          i < program->input_count ? "input" : "output",
+                          (long long)(i < program->input_count ? i : i - program->input_count), (long long)bytes);
+    }
+  }
+  context->has_dims = true;
+  return TC_OK;
+}
+
+/* Makes room for the dimensions of inputs and outputs, and the sizes that they show; false without memory. */
+static bool create_dims(const tc_program *program, tc_context *context) {
+  if (!program->about.inputs) { /* it was not read */
+    return true;
+  }
+  context->dims = calloc((size_t)program->about.dim_count + 1, sizeof(int64_t));
+  context->symbols = calloc((size_t)program->formulas.symbol_count + 1, sizeof(int64_t));
+  return context->dims && context->symbols;
+}
+
 int32_t tc_context_create(const tc_program *program, int32_t threads, tc_context **out, tc_error *error) {
   *out = NULL;
   if (!program->finished || threads < 1 || threads > 1024) {
@@ -179,12 +232,14 @@ int32_t tc_context_create(const tc_program *program, int32_t threads, tc_context
     context->portions = tc_allocate(threads * (int64_t)sizeof(tc_portion));
     context->pointers = calloc((size_t)program->pointer_count + 1, sizeof(void *));
   }
-  if (!context || !context->arena || !context->scratch || !context->portions || !context->pointers) {
+  if (!context || !context->arena || !context->scratch || !context->portions || !context->pointers ||
+      !create_dims(program, context)) {
     tc_context_destroy(context);
     return tc_error_set(error, TC_NO_MEMORY, "no memory for an arena of %lld bytes and scratch of %lld",
                         (long long)program->own.arena_bytes, (long long)program->own.scratch_bytes);
   }
-  if (create_controls(program, context, error)) {
+  if (create_controls(program, context, error) ||
+      (!tc_program_is_symbolic(program) && tc_context_note_dims(context, error))) {
     tc_context_destroy(context);
     return error->code;
   }
@@ -360,7 +415,7 @@ static int32_t plan(const tc_program *program, tc_context *context, tc_error *er
     return error->code;
   }
   exchange_values(context);
-  context->is_planned = context->is_sized = context->is_set_up = context->is_steady = false;
+  context->is_planned = context->is_sized = context->is_set_up = context->is_steady = context->has_dims = false;
   tc_fill_tables(program, sized);
   sized->scratch_bytes = 0;
   if (tc_place_arena(program, sized, error) || plan_steps(program, context, 0, 0, all, error) ||
@@ -416,11 +471,6 @@ int32_t tc_context_resize(tc_context *context, const int64_t *symbols, int64_t m
     }
   }
   return make_room(program, context, most, error);
-}
-
-int64_t tc_context_value(const tc_context *context, int64_t value) {
-  const tc_formulas *formulas = &context->program->formulas;
-  return context->is_sized && value >= 0 && value < tc_formulas_values(formulas) ? context->sized.values[value] : -1;
 }
 
 int64_t tc_context_needed_bytes(const tc_context *context) {
@@ -509,9 +559,6 @@ static int32_t refinish_from(const tc_program *program, tc_context *context, int
   return TC_OK;
 }
 
-/* Elements of tensors that serve as sizes are no further from 0: beyond all memory, with room for arithmetic. */
-static const int64_t FARTHEST = (int64_t)1 << 40;
-
 /* Notes the size that a step has determined. Behind elements, steps are planned again before the first one that depends
  * on them, so that those that are read one after the other make one plan. */
 int32_t tc_context_take_size(tc_context *context, int64_t found_by, tc_error *error) {
@@ -519,9 +566,9 @@ int32_t tc_context_take_size(tc_context *context, int64_t found_by, tc_error *er
   const tc_formulas *formulas = &program->formulas;
   const tc_step *step = &context->sized.steps[found_by];
   int64_t size = *(const int64_t *)context->pointers[step->first_pointer + step->found_operand];
-  const int64_t most = step->most < 0 ? FARTHEST : context->sized.values[step->most];
+  const int64_t most = step->most < 0 ? TC_FARTHEST : context->sized.values[step->most];
   if (step->most < 0) {
-    size = tc_max(tc_min(size, FARTHEST), -FARTHEST);
+    size = tc_max(tc_min(size, TC_FARTHEST), -TC_FARTHEST);
   } else if (size < 0 || size > most) {
     tc_error_set(error, TC_FAILED, "it found a size of %lld, not one from 0 to %lld", (long long)size, (long long)most);
     return tc_step_locate(error, found_by, step);

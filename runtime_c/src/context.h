@@ -51,10 +51,13 @@ struct tc_context {
   int32_t threads;
   void **pointers;             /* one per operand of the program */
   tc_patch *patches;           /* the pointers that change with every run */
+  int64_t *dims;               /* of all inputs and outputs of a program that was read, at these sizes */
+  int64_t *symbols;            /* sizes that arguments have shown */
   tc_instance sized;           /* of a symbolic program: the instance for the next run */
   int64_t *values;             /* symbols and formulas for the next sizes */
   bool is_planned;             /* whether `sized` is complete */
   bool is_sized;               /* whether there is memory for it, too */
+  bool has_dims;               /* whether `dims` are those of these sizes */
   bool has_unplanned;          /* whether steps of `sized` wait for sizes that a run determines */
   int32_t pending;             /* stage of sizes that steps have determined, of which `sized` does not know yet; or 0 */
   bool is_set_up;              /* whether the setup steps have run for these sizes */
@@ -73,6 +76,9 @@ static inline const tc_instance *tc_instance_of(const tc_context *context) {
 
 /* The steps of a run: those of the program, or those for the context's sizes. */
 static inline const tc_step *tc_steps_of(const tc_context *context) { return tc_instance_of(context)->steps; }
+
+/* Notes the dimensions of inputs and outputs at the sizes of a context; the program stays within them. */
+int32_t tc_context_note_dims(tc_context *context, tc_error *error);
 
 /* Sets the pointers into the caller's buffers, after checking their alignment. */
 int32_t tc_context_resolve(tc_context *context, void *const *inputs, void *const *outputs, tc_error *error);

@@ -17,17 +17,7 @@
 int64_t tc_fingerprint(void) { return TC_FINGERPRINT; }
 
 bool tc_tensor_bytes(int32_t rank, const int64_t *dims, int32_t element, int64_t *bytes) {
-  bool empty = false, sound = rank >= 0 && rank <= TC_TENSOR_RANK;
-  for (int32_t d = 0; sound && d < rank; d++) {
-    sound = dims[d] >= 0 && dims[d] <= TC_MAX_BYTES;
-    empty = empty || dims[d] == 0;
-  }
-  *bytes = element;
-  for (int32_t d = 0; sound && !empty && d < rank; d++) {
-    sound = !__builtin_mul_overflow(*bytes, dims[d], bytes) && *bytes <= TC_MAX_BYTES;
-  }
-  *bytes = empty ? 0 : *bytes;
-  return sound;
+  return rank >= 0 && rank <= TC_TENSOR_RANK && tc_bytes_of(rank, dims, element, bytes);
 }
 
 /* ---- reading ---- */

@@ -63,7 +63,7 @@ struct tc_module {
   int32_t slot_count;
 };
 
-/* Bytes of elements with these dimensions; false if a size is negative or the product is beyond all memory. */
+/* Bytes of a tensor; false if it has too many dimensions, one is negative, or the product is beyond all memory. */
 bool tc_tensor_bytes(int32_t rank, const int64_t *dims, int32_t element, int64_t *bytes);
 
 #endif

@@ -121,6 +121,7 @@ typedef struct tc_type_of {
   int32_t element;   /* bytes */
   int32_t rank;      /* -1 if it is not known */
   const tc_extent *dims;
+  int64_t first_dim; /* of a program: place of its dimensions among those of all inputs and outputs */
   bool grown; /* whether only a run shows them: an output that lies in the program's context */
 } tc_type_of;
 
@@ -128,6 +129,7 @@ typedef struct tc_type_of {
 typedef struct tc_about {
   tc_store store; /* of what this consists of */
   tc_type_of *inputs, *outputs;
+  int64_t dim_count;      /* of all of them */
   const int64_t *sources; /* for each symbol that inputs show, which one, and the axis, or -1 - i for its element i */
   struct tc_said {
     const char *text, *node;

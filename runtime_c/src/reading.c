@@ -235,6 +235,28 @@ static void check_outputs(unit *u, tc_program *program) {
   }
 }
 
+/* Whether all dimensions of a type are numbers, and there is an element of this number. */
+static bool has_element(const tc_type_of *type, int64_t place) {
+  int64_t bytes, dims[TC_MAX_RANK];
+  for (int32_t d = 0; d < type->rank && d < TC_MAX_RANK; d++) {
+    dims[d] = type->dims[d].value < 0 ? type->dims[d].number : -1;
+  }
+  return type->rank <= TC_MAX_RANK && tc_bytes_of(type->rank, dims, type->element, &bytes) &&
+         place < bytes / type->element;
+}
+
+/* Sizes are read off dimensions, and off elements that are whole numbers. */
+static void check_sources(unit *u, const tc_program *program) {
+  for (int64_t s = 0; s < program->formulas.symbol_count - program->found_count; s++) {
+    const tc_type_of *type = &program->about.inputs[program->about.sources[2 * s]];
+    const int64_t axis = program->about.sources[2 * s + 1];
+    const bool whole = type->dtype && (!strcmp(type->dtype, "int64") || !strcmp(type->dtype, "int32"));
+    if (axis >= 0 ? axis >= type->rank : !whole || !has_element(type, -1 - axis)) {
+      tc_record_fail(u->reader, "a size is read off something else than a dimension or a whole number");
+    }
+  }
+}
+
 /* A program over sizes is told how large every buffer is that it does not make itself. */
 static void check_buffers(unit *u, const tc_program *program) {
   const bool sized = tc_program_is_symbolic(program);
@@ -243,11 +265,25 @@ static void check_buffers(unit *u, const tc_program *program) {
       tc_record_fail(u->reader, "an input has no type or no size");
     }
   }
+  check_sources(u, program);
   for (int32_t i = 0; i < program->output_count; i++) {
     const tc_type_of *type = &program->about.outputs[i];
     if (!type->dtype || (sized && (program->output_values[i] < 0) != type->grown)) {
       tc_record_fail(u->reader, "an output has no type or no size, or has one that only a run shows");
     }
+  }
+}
+
+/* Numbers the dimensions of all inputs and outputs, as contexts hold them. */
+static void number_dims(tc_program *program) {
+  tc_about *about = &program->about;
+  for (int32_t i = 0; i < program->input_count; i++) {
+    about->inputs[i].first_dim = about->dim_count;
+    about->dim_count += about->inputs[i].rank;
+  }
+  for (int32_t i = 0; i < program->output_count; i++) {
+    about->outputs[i].first_dim = about->dim_count;
+    about->dim_count += about->outputs[i].rank;
   }
 }
 
@@ -258,6 +294,7 @@ static void read_end(unit *u, tc_program *program, const tc_field *f) {
   }
   check_outputs(u, program);
   check_buffers(u, program);
+  number_dims(program);
   keep_constants(u, program);
   if (!tc_record_failed(r)) {
     tc_program_finish(program, u->making->weights, f[0].number, r->error);

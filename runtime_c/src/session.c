@@ -29,10 +29,10 @@ struct tc_session {
   int64_t *input_bytes;
   given *outputs;
   tc_tensor *results;
-  int64_t *sizes;   /* of the module's symbols */
-  int64_t *symbols; /* of the program at hand */
-  void **pointers;  /* operands and results of the step at hand */
-  void *scratch;    /* for functions of regions */
+  int64_t *sizes;         /* of the module's symbols */
+  tc_argument *arguments; /* of the program at hand */
+  void **pointers;        /* operands and results of the step at hand */
+  void *scratch;          /* for functions of regions */
   int64_t scratch_room;
   double seconds;
   int64_t most_bytes;
@@ -48,10 +48,8 @@ static int32_t permits(void *owner, int64_t bytes) {
 int32_t tc_session_open(const tc_module *module, tc_session **out, tc_error *error) {
   *out = NULL;
   *error = (tc_error){0};
-  int64_t symbols = 1, operands = 1;
+  int64_t operands = 1;
   for (int64_t s = 0; s < module->step_count; s++) {
-    const tc_program *program = module->steps[s].program;
-    symbols = tc_max(symbols, program ? program->formulas.symbol_count : 0);
     operands = tc_max(operands, (int64_t)module->steps[s].input_count + module->steps[s].output_count + 1);
   }
   tc_session *session = calloc(1, sizeof(*session));
@@ -64,11 +62,11 @@ int32_t tc_session_open(const tc_module *module, tc_session **out, tc_error *err
     session->outputs = calloc((size_t)module->output_count + 1, sizeof(given));
     session->results = calloc((size_t)module->output_count + 1, sizeof(tc_tensor));
     session->sizes = calloc((size_t)module->symbol_count + 1, sizeof(int64_t));
-    session->symbols = calloc((size_t)symbols, sizeof(int64_t));
+    session->arguments = calloc((size_t)operands, sizeof(tc_argument));
     session->pointers = calloc((size_t)operands, sizeof(void *));
   }
   if (!session || !session->contexts || !session->values || !session->inputs || !session->input_bytes ||
-      !session->outputs || !session->results || !session->sizes || !session->symbols || !session->pointers) {
+      !session->outputs || !session->results || !session->sizes || !session->arguments || !session->pointers) {
     tc_session_close(session);
     return tc_error_set(error, TC_NO_MEMORY, "no memory for a session");
   }
@@ -108,7 +106,7 @@ void tc_session_close(tc_session *session) {
   free(session->outputs);
   free(session->results);
   free(session->sizes);
-  free(session->symbols);
+  free(session->arguments);
   free(session->pointers);
   free(session);
 }
@@ -283,38 +281,6 @@ static int32_t check_outputs(const tc_session *session, tc_error *error) {
   return TC_OK;
 }
 
-/* An element of a tensor of integers as a size; numbers beyond all sizes are the farthest ones. */
-static int64_t element_at(const tc_tensor *tensor, int64_t place) {
-  const int64_t farthest = (int64_t)1 << 40;
-  int64_t found =
-      !strcmp(tensor->dtype, "int64") ? ((const int64_t *)tensor->data)[place] : ((const int32_t *)tensor->data)[place];
-  return tc_max(-farthest, tc_min(found, farthest));
-}
-
-/* Reads the sizes of a program off its operands. */
-static int32_t read_symbols(tc_session *session, const tc_plan_step *step, tc_error *error) {
-  const tc_program *program = step->program;
-  for (int64_t s = 0; s < program->formulas.symbol_count - program->found_count; s++) {
-    const value *operand = &session->values[step->reads[program->about.sources[2 * s]]];
-    const int64_t axis = program->about.sources[2 * s + 1], place = -1 - axis;
-    if (axis >= 0) {
-      if (axis >= operand->tensor.rank) {
-        return tc_error_set(error, TC_INVALID, "%.100s: an operand has too few dimensions", step->name);
-      }
-      session->symbols[s] = operand->tensor.dims[axis];
-      continue;
-    }
-    int32_t element = 0;
-    (void)tc_dtype_find(operand->tensor.dtype, &element);
-    const bool whole = !strcmp(operand->tensor.dtype, "int64") || !strcmp(operand->tensor.dtype, "int32");
-    if (!whole || place >= operand->bytes / element) {
-      return tc_error_set(error, TC_INVALID, "%.100s: an operand has no element that is a size", step->name);
-    }
-    session->symbols[s] = element_at(&operand->tensor, place);
-  }
-  return TC_OK;
-}
-
 /* Puts the text of a failed condition of the model in place of its number, and the step in front. */
 static int32_t explain(const tc_plan_step *step, tc_error *error) {
   tc_error found = *error;
@@ -331,16 +297,27 @@ static int32_t explain(const tc_plan_step *step, tc_error *error) {
   return tc_error_set(error, found.code, "%.80s: %.140s (node %.60s)", step->name, said->text, said->node);
 }
 
-/* Makes a step's context ready for the sizes of its operands, within the session's limit. */
-static int32_t prepare(tc_session *session, const tc_plan_step *step, tc_context *context, tc_error *error) {
-  if (!tc_program_is_symbolic(step->program)) {
-    return TC_OK;
+/* Whether an operand is of a type that has no dimensions that depend on sizes. */
+static bool is_of(const tc_type_of *type, const tc_tensor *tensor) {
+  bool fits = tensor->rank == type->rank;
+  for (int32_t d = 0; fits && d < type->rank; d++) {
+    fits = tensor->dims[d] == type->dims[d].number;
   }
-  if (read_symbols(session, step, error)) {
-    return error->code;
+  return fits;
+}
+
+/* Looks at the operands of a step, and makes its context ready for their sizes, within the session's limit. */
+static int32_t fit(tc_session *session, const tc_plan_step *step, tc_context *context, tc_error *error) {
+  for (int32_t i = 0; i < step->input_count; i++) {
+    const tc_tensor *tensor = &session->values[step->reads[i]].tensor;
+    if (tensor->dtype != step->inputs[i].dtype || (!step->program && !is_of(&step->inputs[i], tensor))) {
+      return tc_error_set(error, TC_INVALID, "%.100s: operand %d has another type or shape than the program",
+                          step->name, i);
+    }
+    session->arguments[i] = (tc_argument){tensor->data, tensor->dims, tensor->rank};
   }
   const int64_t most = session->most_bytes ? session->most_bytes : INT64_MAX;
-  if (!tc_context_resize(context, session->symbols, most, error)) {
+  if (!step->program || !tc_context_fit(context, session->arguments, most, error)) {
     return TC_OK;
   }
   if (error->code == TC_LIMIT) {
@@ -348,37 +325,6 @@ static int32_t prepare(tc_session *session, const tc_plan_step *step, tc_context
                         (long long)tc_context_needed_bytes(context), (long long)most);
   }
   return explain(step, error);
-}
-
-/* The dimensions that a type has at the sizes of a context. */
-static void dims_at(const tc_type_of *type, const tc_context *context, int64_t *dims) {
-  for (int32_t d = 0; d < type->rank; d++) {
-    dims[d] = type->dims[d].value >= 0 ? tc_context_value(context, type->dims[d].value) : type->dims[d].number;
-  }
-}
-
-/* Bytes that a program touches of its i-th input or output at the sizes of its context; all are told, or known. */
-static int64_t touched(const tc_program *program, const tc_context *context, bool output, int32_t index) {
-  if (tc_program_is_symbolic(program)) {
-    return tc_context_value(context, (output ? program->output_values : program->input_values)[index]);
-  }
-  return (output ? tc_program_output_bytes : tc_program_input_bytes)(program, index);
-}
-
-static int32_t check_operand(const tc_plan_step *step, int32_t index, const value *operand, const tc_context *context,
-                             tc_error *error) {
-  const tc_type_of *type = &step->inputs[index];
-  int64_t dims[TC_TENSOR_RANK];
-  dims_at(type, context, dims);
-  bool fits = operand->tensor.dtype == type->dtype && operand->tensor.rank == type->rank;
-  for (int32_t d = 0; fits && d < type->rank; d++) {
-    fits = operand->tensor.dims[d] == dims[d];
-  }
-  if (!fits || (step->program && touched(step->program, context, false, index) > operand->bytes)) {
-    return tc_error_set(error, TC_INVALID, "%.100s: operand %d has another type or shape than the program", step->name,
-                        index);
-  }
-  return TC_OK;
 }
 
 /* Memory of the session for a value; NULL if there is none. */
@@ -418,17 +364,19 @@ static int32_t place_result(tc_session *session, const tc_plan_step *step, int32
   value *result = &session->values[step->writes[index]];
   tc_tensor tensor = {.dtype = type->dtype, .rank = type->rank};
   int64_t bytes;
-  dims_at(type, context, tensor.dims);
+  const int64_t *dims = NULL;
+  if (step->program) {
+    (void)tc_context_result(context, index, &dims);
+  }
+  for (int32_t d = 0; d < type->rank; d++) {
+    tensor.dims[d] = dims ? dims[d] : type->dims[d].number;
+  }
   if (!tc_tensor_bytes(type->rank, tensor.dims, type->element, &bytes)) {
     return tc_error_set(error, TC_INVALID, "%.100s: result %d would not fit into any memory", step->name, index);
   }
   tensor.data = target(session, step->writes[index], bytes, error);
   if (!tensor.data) {
     return error->code;
-  }
-  if (step->program && touched(step->program, context, true, index) > bytes) {
-    return tc_error_set(error, TC_INVALID, "%.100s: result %d does not have the shape that the program writes",
-                        step->name, index);
   }
   const int64_t written = step->program ? tc_context_written_bytes(context, index) : 0;
   if (written < bytes) {
@@ -480,15 +428,11 @@ static int32_t run_step(tc_session *session, int64_t index, double deadline, tc_
   const tc_plan_step *step = &session->module->steps[index];
   tc_context *context = session->contexts[index];
   void **inputs = session->pointers, **outputs = session->pointers + step->input_count;
-  if (step->program && prepare(session, step, context, error)) {
+  if (fit(session, step, context, error)) {
     return error->code;
   }
   for (int32_t i = 0; i < step->input_count; i++) {
-    const value *operand = &session->values[step->reads[i]];
-    if (check_operand(step, i, operand, context, error)) {
-      return error->code;
-    }
-    inputs[i] = operand->tensor.data;
+    inputs[i] = session->values[step->reads[i]].tensor.data;
   }
   for (int32_t i = 0; i < step->output_count; i++) {
     outputs[i] = NULL;

@@ -257,7 +257,7 @@ def test_many_elements_are_no_sizes():
 def test_a_description_with_damaged_elements_is_refused(key: str, value: Any):
     program = program_of(tinycomp.compile(last_rows(), target="c"))
     assert records.again(program).symbols == program.symbols
-    said = records.read(encoded(program).data)
+    said = records.read(encoded(program))
     (spec,) = [spec for spec in records.of_kind(said, "buffer") if spec["elements"]]
     spec[key] = value
     with pytest.raises(ArtifactError, match="elements that could be sizes"):

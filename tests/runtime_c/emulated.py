@@ -140,7 +140,7 @@ class EmulatedProgram:
         yield _text(EMULATIONS[self.isa].isa)
         threads = 1 if self.pool is None else self.pool.threads
         yield _numbers(threads, *map(len, (inputs, outputs, program.constants)))
-        yield _bytes(encoded(program).data)
+        yield _bytes(encoded(program))
         yield from map(_array, (*program.constants, *inputs, *outputs))
 
     def _raise(self, stage: int, code: int, message: bytes) -> NoReturn:

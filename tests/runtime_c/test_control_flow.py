@@ -85,7 +85,7 @@ def test_results_of_if_have_a_size():
 )
 def test_a_damaged_description_is_refused(kind, damage):
     program = program_of(counting())
-    said = records.read(encoded(program).data)
+    said = records.read(encoded(program))
     assert records.again(program).to_text() == program.to_text()
     damage(records.of_kind(said, kind)[0])
     with pytest.raises((ArtifactError, TargetError), match=r"the description( of a program)? is damaged"):

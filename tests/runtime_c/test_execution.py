@@ -145,7 +145,7 @@ def test_program_survives_its_records():
 )
 def test_damaged_description(damage):
     program = perceptron()
-    said = records.read(encoded(program).data)
+    said = records.read(encoded(program))
     damage(said)
     with pytest.raises((ArtifactError, TargetError)):
         NativeProgram(records.program(said, program.constants))

@@ -9,7 +9,8 @@ SOURCES = Path(__file__).resolve().parents[2] / "runtime_c" / "src"
 LAYERS = (
     ("platform_posix", "platform_windows"), ("base",), ("cpu", "isa"), ("kernel", "prepare"), ("nd", "rows", "window"),
     ("formulas", "records", "weights", "pool", "peak"), ("instance",), ("build",), ("build_control",),
-    ("initialised",), ("plan",), ("reading",), ("context",), ("run",), ("archive",), ("module",), ("session",),
+    ("initialised",), ("plan",), ("reading",), ("context",), ("fit",), ("run",), ("archive",), ("module",),
+    ("session",),
 )  # fmt: skip
 """The files without their ends, the lowest first; those of a layer may call each other."""
 _DEFINED = re.compile(r"^(?!static|typedef|#)[A-Za-z_][\w *]*?\b(tc_\w+)\([^;]*?\)\s*\{", re.MULTILINE)

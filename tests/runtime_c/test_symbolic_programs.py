@@ -323,9 +323,9 @@ def test_a_negative_dimension_of_a_result():
     assert native.call([np.zeros(5, np.float32)])[0].shape == (2, 2)
     x = np.zeros(1, np.float32)
     assert call([x]) is None
-    with pytest.raises(FeedError, match=r"an array would have the shape \[-2, -2\]"):
+    with pytest.raises(FeedError, match="an array would have a dimension of -2"):
         native.call([x])
-    with pytest.raises(FeedError, match=r"an array would have the shape \[-2, -2\]"):
+    with pytest.raises(FeedError, match="an array would have a dimension of -2"):
         native.run([x], [np.zeros((2, 2), np.float32)])
     assert call([np.zeros(3, np.float32)])[0].shape == (0, 0)
 
@@ -350,9 +350,9 @@ def test_inputs_that_do_not_fit_each_other():
     with pytest.raises(FeedError, match=r'array 1 \(".*"\) does not fit') as refused:
         native.call([x, y])
     assert "float32[4, 3]" in str(refused.value)
-    with pytest.raises(FeedError, match="the arrays do not fit"):
+    with pytest.raises(FeedError, match="wrong number of arrays"):
         native.call([x])
-    with pytest.raises(FeedError, match="the arrays do not fit"):
+    with pytest.raises(FeedError, match=r'array 0 \(".*"\) does not fit'):
         native.call([x[0], y])
     with pytest.raises(FeedError, match="wrong number of arrays"):
         native.call([x, y[:, :3].copy(), x])
@@ -520,7 +520,7 @@ def test_programs_that_do_not_hold_together(damage, text):
 )  # fmt: skip
 def test_texts_that_are_no_sizes(size):
     program = made("tables")
-    said = records.read(encoded(program).data)
+    said = records.read(encoded(program))
     records.of_kind(said, "call")[0]["macs"] = size
     with pytest.raises(ArtifactError, match="the description of a program is damaged"):
         records.program(said, program.constants)
@@ -556,7 +556,7 @@ def test_damaged_programs_are_refused_or_run(seed):
     """What passes every check may compute anything, in its own memory."""
     program = random_program(seed)
     rng = np.random.default_rng(seed)
-    text = json.dumps(records.read(encoded(program).data))
+    text = json.dumps(records.read(encoded(program)))
     for _ in range(40):
         try:
             native = NativeProgram(records.program(_damaged(json.loads(text), rng), program.constants))
@@ -587,9 +587,8 @@ def adding_up(again: bool = False) -> Program:
 def runs_setup(native: NativeProgram, context, x: np.ndarray) -> bool:
     """Run in a context, and tell whether the first instruction has run."""
     y = np.zeros_like(x)
-    native._ready(context, [x])
-    native._bind(context.inputs, [x], native._inputs_at(context))
-    native._bind(context.outputs, [y], native._outputs_at(context))
+    native._fit(context, [x])
+    native._place(context, [y])
     seconds = ffi.new("double[]", [-1.0] * len(native.program.instructions))
     arrays = context.inputs, context.outputs
     assert not lib.tc_run_profiled(native.handle, context.handle, ffi.NULL, *arrays, seconds, context.error)

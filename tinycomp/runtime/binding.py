@@ -28,21 +28,20 @@ def direct_program(plan: Plan) -> NativeProgram | None:
     return step.run.native
 
 
-def direct_call(plan: Plan, *, ends: bool = False, is_limited: bool = False) -> Direct | None:
+def direct_call(plan: Plan, *, is_limited: bool = False) -> Direct | None:
     """Return the short way through ``plan``, or None if it is longer than one native region.
 
     Args:
         plan: The plan.
-        ends: Whether the way looks at the limits in force; there is none for texts.
-        is_limited: Whether there is a budget for the memory.
+        is_limited: Whether there is a budget for the memory of all calls.
     """
     native = direct_program(plan)
     if native is None:
-        return None if ends else _direct_of_texts(plan)
+        return _direct_of_texts(plan)
     reads, writes = (map(of.index, to) for of, to in (
         (plan.input_slots, plan.steps[0].reads), (plan.output_slots, plan.steps[0].writes)
     ))  # fmt: skip
-    return make_direct(native, [*reads], [*writes], ends=ends, is_limited=is_limited)
+    return make_direct(native, [*reads], [*writes], is_limited=is_limited)
 
 
 def _direct_of_texts(plan: Plan) -> Direct | None:

@@ -16,17 +16,25 @@ import numpy as np
 from tinycomp.arguments import checked
 from tinycomp.errors import FeedError, did_you_mean, shown
 from tinycomp.lazy import cached_property
-from tinycomp.memory.budget import current, limited
+from tinycomp.memory.budget import Limits, current, limited
 from tinycomp.memory.locks import Lock
 from tinycomp.records import dataclass, field
-from tinycomp.runtime.binding import Binding, bind_plan, check_bindable, copied_into, direct_call, direct_start
+from tinycomp.runtime.binding import (
+    Binding,
+    bind_plan,
+    check_bindable,
+    copied_into,
+    direct_call,
+    direct_program,
+    direct_start,
+)  # fmt: skip
+from tinycomp.runtime.native.direct import Direct, call_within
 from tinycomp.runtime.plan import Plan, device_sets
 from tinycomp.runtime.spec import TensorSpec, bind_symbols, check_feed, check_results, order_feeds
 
 if TYPE_CHECKING:
     from tinycomp.runtime.blob import Blob
     from tinycomp.runtime.diagram import Diagram
-    from tinycomp.runtime.native.direct import Direct
     from tinycomp.runtime.profile import Profile
     from tinycomp.runtime.report import Report
     from tinycomp.runtime.requests import Requests, RunFuture
@@ -216,7 +224,9 @@ class Module:
             )
         if outputs is not None and not isinstance(outputs, Mapping):
             raise FeedError("not a dict of arrays", where="outputs", expected="arrays by name", found=shown(outputs))
-        results, direct = None, None if timeout is not None else self._ending if current().may_end else self._direct
+        results, direct = None, None if timeout is not None else self._direct
+        if direct is not None and (limits := current()).may_end:
+            direct = self._within(limits, direct)
         if direct is not None and len(feeds) == len(self._input_names):
             arrays = [*map(feeds.get, self._input_names)]
             results = direct(arrays) if outputs is None else direct(arrays, self._targets(outputs))
@@ -283,10 +293,10 @@ class Module:
         """Return the devices that the module was given or has opened; it opens devices when it first runs."""
         return tuple(member.device for devices in self._device_sets for member in devices.opened())
 
-    @cached_property
-    def _ending(self) -> Direct | None:
-        """The short way of runs that may have to end before they are done."""
-        return None if self._direct is None else direct_call(self._parts.plan, ends=True, is_limited=True)
+    def _within(self, limits: Limits, direct: Direct) -> Direct | None:
+        """Return the short way of runs that may have to end before they are done."""
+        native = direct_program(self._parts.plan)
+        return None if native is None else functools.partial(call_within, limits, native, direct)
 
     @property
     def in_flight(self) -> int:

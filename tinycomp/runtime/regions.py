@@ -12,7 +12,7 @@ from tinycomp.lazy import LazyModule, cached_property
 from tinycomp.memory.budget import current
 from tinycomp.memory.constants import Constants
 from tinycomp.memory.locks import Lock
-from tinycomp.runtime.native.direct import Direct, make_direct
+from tinycomp.runtime.native.direct import Direct, call_within, make_direct
 from tinycomp.runtime.native.encoder import with_constants
 from tinycomp.runtime.native.executor import NativeProgram, Pool, Weights
 from tinycomp.runtime.native.library import kernel_named
@@ -121,21 +121,7 @@ class NativeRegion:
     @cached_property
     def direct(self) -> Direct | None:
         """Return a direct call of the program that bypasses most of Python, if there is one."""
-        return self._made()
-
-    def _made(self, *, ends: bool = False, is_limited: bool = False) -> Direct | None:
-        places = range(len(self.program.inputs)), range(len(self.program.outputs))
-        return make_direct(self.native, *places, ends=ends, is_limited=is_limited)
-
-    @cached_property
-    def _limited(self) -> Direct | None:
-        """The same for runs with a budget for their memory."""
-        return self._made(is_limited=True)
-
-    @cached_property
-    def _ending(self) -> Direct | None:
-        """The same for runs that may have to end before they are done."""
-        return self._made(ends=True, is_limited=True)
+        return make_direct(self.native, range(len(self.program.inputs)), range(len(self.program.outputs)))
 
     def __call__(self, operands: Sequence[Array]) -> list[Array]:
         """Return the results in new arrays; operands that are not contiguous are copied."""
@@ -144,9 +130,13 @@ class NativeRegion:
             encoded = self._border.encode([_ready(x) for x in operands])
             assert encoded is not None
             inputs = encoded
-        limits = current()
-        direct = self._ending if limits.may_end else self.direct if limits.memory is None else self._limited
-        results = None if direct is None else direct(inputs)
+        limits, direct = current(), self.direct
+        if direct is None:
+            results = None
+        elif limits.may_end or limits.memory is not None:
+            results = call_within(limits, self.native, direct, inputs)
+        else:
+            results = direct(inputs)
         if results is None:
             results = self.native.call([_ready(x) for x in inputs])
         return results if self._border is None else self._border.decode(inputs, results)

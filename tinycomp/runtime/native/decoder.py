@@ -9,7 +9,7 @@ from typing import Any
 from tinycomp.errors import ArtifactError
 from tinycomp.memory.reading import reading
 from tinycomp.records import replace
-from tinycomp.runtime.native.encoder import FORMULA_CODES, SPACE_CODES, Encoded, Extent
+from tinycomp.runtime.native.encoder import FORMULA_CODES, SPACE_CODES, Extent
 from tinycomp.runtime.native.encoding import Reader
 from tinycomp.runtime.native.library import kernel_at, kernel_named, lib
 from tinycomp.runtime.native.program import (
@@ -30,7 +30,7 @@ from tinycomp.runtime.native.program import (
     check_decoded,
 )
 from tinycomp.runtime.spec import TensorSpec
-from tinycomp.symbolic import Expression, Size, define, if_zero, maximum, minimum, naming, parse, product, symbol
+from tinycomp.symbolic import Size, define, if_zero, maximum, minimum, naming, parse, product, symbol
 
 _SPACES = {code: name for name, code in SPACE_CODES.items()}
 _ARITHMETIC: dict[int, Callable[[Any, Any, Any], Size]] = {
@@ -74,9 +74,8 @@ def decode(records: Reader, unit: Iterator[tuple[str, list[Any]]], about: Sequen
                     raise ValueError(f"a record {kind!r} of {fields[:3]}: {error}") from error
                 if kind == "end":
                     break
-        last = programs[-1]
-        program = last.program(tuple(constants))
-        program.__dict__["encoded"] = Encoded(records.data[begin : records.at], last.dims)
+        program = programs[-1].program(tuple(constants))
+        program.__dict__["encoded"] = records.data[begin : records.at]
         return program
 
 
@@ -107,7 +106,6 @@ class _ProgramReader:
         self._calls: list[Instruction] = []
         self._control: list[Any] | None = None
         self._parts: dict[str, list[Any]] = {}
-        self.dims: dict[Expression, int] = {}
 
     def read(self, kind: str, *fields: Any) -> None:
         """Read one record.
@@ -165,7 +163,6 @@ class _ProgramReader:
         if self._specs[space][index] is not None:
             raise ValueError(f"the buffer {name!r} is described twice")
         self._specs[space][index] = BufferSpec(name, dtype, shape, names)
-        self.dims |= {size: value for size, (value, _) in zip(sizes, dims, strict=True) if isinstance(size, Expression)}
 
     def _read_call(
         self, kernel: int, operands: Sequence[tuple[int, int, int]], params: bytes, macs: str, nodes: Sequence[str]

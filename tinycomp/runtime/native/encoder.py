@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tinycomp.errors import TargetError, did_you_mean
-from tinycomp.records import dataclass, replace
+from tinycomp.records import replace
 from tinycomp.runtime.native.encoding import Writer
 from tinycomp.runtime.native.library import Kernel, codes, ffi, kernel_named, lib
 from tinycomp.runtime.native.program import (
@@ -48,26 +48,13 @@ FORMULA_CODES = {name.lower(): code for name, code in codes("tc_formula_operatio
 FORMULA_CODES["ifzero"] = FORMULA_CODES.pop("if_zero")
 
 
-@dataclass(frozen=True)
-class Encoded:
-    """Hold a program as records.
-
-    Attributes:
-        data: The records of its unit.
-        dims: The numbers of the values that symbolic dimensions of inputs and outputs are.
-    """
-
-    data: bytes
-    dims: Mapping[Expression, int]
-
-
-def encoded(program: Program) -> Encoded:
+def encoded(program: Program) -> bytes:
     """Return the records of a program, which are made once.
 
     Raises:
         TargetError: If the program is not valid; the message names the instruction.
     """
-    known: Encoded | None = program.__dict__.get("encoded")
+    known: bytes | None = program.__dict__.get("encoded")
     return program.__dict__.setdefault("encoded", encode(program)) if known is None else known
 
 
@@ -79,19 +66,19 @@ def with_constants(program: Program, constants: Sequence[Array]) -> Program:
     return changed
 
 
-def encode(program: Program) -> Encoded:
+def encode(program: Program) -> bytes:
     """Return the records of a program, made anew.
 
     Raises:
         TargetError: If the program is not valid; the message names the instruction.
     """
     unit = _Unit()
-    outermost = unit.add(program)
+    unit.add(program)
     whole = Writer()
     whole.add("unit", len(unit.programs), len(program.constants))
     for each in unit.programs:
         whole.words.extend(each.write.words)
-    return Encoded(whole.to_bytes(), outermost.dims)
+    return whole.to_bytes()
 
 
 class _Unit:
@@ -121,12 +108,10 @@ class _ProgramWriter:
     Attributes:
         write: Has the records.
         number: The place of the program in its unit.
-        dims: The values of the dimensions of inputs and outputs.
     """
 
     def __init__(self, unit: _Unit, program: Program) -> None:
         self.write, self.number = Writer(), -1
-        self.dims: dict[Expression, int] = {}
         self._unit, self.program = unit, program
         self._formulas = Formulas((*program.symbols, *program.found))
         self._told = 0
@@ -223,11 +208,6 @@ class _ProgramWriter:
                 if known and program.is_symbolic:
                     nbytes = self.value(product(spec.shape) * array_dtype(spec.dtype).itemsize)
                 dims = [self.extent(dim) if known or isinstance(dim, int) else _UNKNOWN for dim in spec.shape]
-                if known:
-                    self.dims |= {
-                        dim: extent[0] for dim, extent in zip(spec.shape, dims, strict=True)
-                        if isinstance(dim, Expression)
-                    }  # fmt: skip
                 unknown = [self.text(dim) for dim, extent in zip(spec.shape, dims, strict=True) if extent == _UNKNOWN]
                 elements = [-1 if name is None else numbers[name] for name in spec.elements]
                 self.write.add("buffer", space, index, nbytes, spec.name, spec.dtype, dims, unknown, elements)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
 
-from tinycomp.errors import DeclaredShapeError, ExecutionError, FeedError, TargetError, shown
+from tinycomp.errors import DeclaredShapeError, ExecutionError, FeedError, TargetError, TinycompError, shown
 from tinycomp.memory.budget import SMALL, Limits, check_time, current, reserve_bytes, time_is_up
 from tinycomp.memory.mapped import mapping_of
 from tinycomp.records import dataclass
@@ -19,7 +19,6 @@ from tinycomp.runtime.native.library import address, ffi, lib, raise_error
 from tinycomp.runtime.native.processor import default_threads
 from tinycomp.runtime.native.program import ALGORITHMS, Array, BufferSpec, Instruction, Program
 from tinycomp.runtime.spec import array_dtype
-from tinycomp.symbolic import FARTHEST, Expression, Size, product
 
 
 class Weights:
@@ -43,11 +42,9 @@ class Weights:
 # Bound once: these are on the path of every run.
 tc_run, from_buffer, BYTES = lib.tc_run, ffi.from_buffer, ffi.typeof("char[]")
 
-# Position, dtype and shape of an input or output array, and whether it will be written.
-_Expected = tuple[int, np.dtype[Any], tuple[Size, ...], bool]
-
 _INSTRUCTION = r"instruction (\d+) \(([^)]*)\): "
 _CONDITION = r"condition (\d+)\Z"
+_INPUT = r"input (\d+)(?: is .*, not (\[.*\])\Z)?"
 
 MOST_THREADS = 1024
 """The largest pool that the C runtime makes."""
@@ -97,9 +94,10 @@ class _Context:
         self.error = ffi.new("tc_error *")
         out = ffi.new("tc_context **")
         if lib.tc_context_create(handle, threads, out, self.error):
-            raise_error(self.error, "execution context")
+            raise_error(self.error, program.name)
         self.handle = ffi.gc(out[0], lib.tc_context_destroy)
         self.address = address(self.handle)
+        self.arguments = ffi.new("tc_argument[]", max(len(program.inputs), 1))
         self.inputs = ffi.new("void *[]", max(len(program.inputs), 1))
         self.outputs = ffi.new("void *[]", max(len(program.outputs), 1))
         self._where, self.beside = f"region {program.name}", beside
@@ -202,7 +200,7 @@ class LoadedProgram:
         self, program: Program, isa: str | None = None, weights: Weights | None = None, cache: int = 0
     ) -> None:
         error, out = ffi.new("tc_error *"), ffi.new("tc_program **")
-        data, buffers = encoded(program).data, [_buffer(array, False) for array in program.constants]
+        data, buffers = encoded(program), [_buffer(array, False) for array in program.constants]
         arrays = ffi.new("tc_array[]", [
             (buffer, array.nbytes, mapping_of(array) is not None)
             for buffer, array in zip(buffers, program.constants, strict=True)
@@ -284,19 +282,14 @@ class NativeProgram:
         self._threads = pool.threads if pool is not None else 1
         self._beside = beside
         self._loaded = LoadedProgram(program, isa, weights, cache)
-        self.handle, self._sizes = self._loaded.handle, _SizesOfRuns(program) if program.is_symbolic else None
-        self._inputs = self._expected(program.inputs, lib.tc_program_input_bytes, False)
-        outputs = self._expected(program.outputs, lib.tc_program_output_bytes, True)
-        self._outputs = tuple(each for each in outputs if each[0] not in program.grown)
+        self.handle = self._loaded.handle
+        self._inputs = tuple([array_dtype(spec.dtype) for spec in program.inputs])
+        self._outputs = tuple([array_dtype(spec.dtype) for spec in program.outputs])
         self._profiled: _Context | None = None
         self.profiled_sizes: Mapping[str, int] = {}
         """The sizes of the last profile, by symbol."""
         self.pool_handle = pool.handle if pool is not None else ffi.NULL
         self.contexts = [self.new_context()]
-        if program.is_symbolic and not program.symbols:  # the inputs have known sizes
-            self._ready(self.contexts[0], ())
-        known = () if program.is_symbolic else self._outputs
-        self._made = tuple([(_maker(self.contexts[0], each), each) for each in known])
 
     def stand_beside(self, nbytes: int) -> None:
         """Say how many bytes a run needs in addition to the memory of this program, before it has run.
@@ -305,7 +298,7 @@ class NativeProgram:
             MemoryLimitError: If that is more than the memory budget allows.
         """
         self._beside = nbytes
-        if self._sizes is None:
+        if not self.program.is_symbolic:
             self._reserve_context()
         for context in self.contexts:
             context.beside = nbytes
@@ -314,16 +307,6 @@ class NativeProgram:
     def without_asking(self) -> int:
         """The bytes that a run may have without asking for them, if there is no budget."""
         return max(SMALL - self._beside, 0)
-
-    @property
-    def dims(self) -> Mapping[Expression, int]:
-        """The numbers of the runtime values that hold the symbolic dimensions of inputs and outputs."""
-        return {} if self._sizes is None else self._sizes.dims
-
-    @property
-    def sources(self) -> tuple[tuple[int, int], ...]:
-        """For each symbol, the input and the axis that give its size, or -1 - i for the element i of the input."""
-        return () if self._sizes is None else self._sizes.sources
 
     @property
     def bodies(self) -> Sequence[LoadedBody]:
@@ -346,7 +329,7 @@ class NativeProgram:
 
         It is 0 for a program with symbols, whose memory comes with the sizes of a run.
         """
-        if self._sizes is not None:
+        if self.program.is_symbolic:
             return 0
         return int(lib.tc_program_context_bytes(self.handle, self._threads))
 
@@ -359,9 +342,8 @@ class NativeProgram:
         """
         context = self.taken()
         try:
-            self._ready(context, inputs)
-            self._bind(context.inputs, inputs, self._inputs_at(context))
-            self._bind(context.outputs, outputs, self._outputs_at(context), len(self.program.grown))
+            self._fit(context, inputs)
+            self._place(context, outputs)
             if self._start(context):
                 self._raise_run(context.error)
             self._give_grown(context, outputs)
@@ -425,72 +407,122 @@ class NativeProgram:
             FeedError: If an array does not have the dtype, shape or memory layout that the program expects.
             ExecutionError: If a kernel refused its data, for example an index out of range.
         """
-        if self._sizes is None and not self.program.grown:
-            outputs = [make(shape, dtype) for make, (_, dtype, shape, _) in self._made]
-            self.run(inputs, outputs)
-            return outputs
         context = self.taken()
         try:
-            self._ready(context, inputs)
-            self._bind(context.inputs, inputs, self._inputs_at(context))
-            expected = self._outputs_at(context)
-            outputs = [np.empty(0)] * len(self.program.outputs)
-            for each in expected:
-                outputs[each[0]] = _maker(context, each)(each[2], each[1])
-            self._bind(context.outputs, outputs, expected, len(self.program.grown))
+            self._fit(context, inputs)
+            outputs = [self._made(context, index) for index in range(len(self.program.outputs))]
+            self._place(context, outputs)
             if self._start(context):
                 self._raise_run(context.error)
-            for i in self.program.grown:
-                outputs[i] = self._grown(context, i)
+            for index in self.program.grown:
+                outputs[index] = self._grown(context, index)
             return outputs
         finally:
             self.contexts.append(context)
 
-    def _ready(self, context: _Context, inputs: Sequence[Array]) -> None:
-        """Prepare a context for the sizes of these arrays.
+    def _fit(self, context: _Context, inputs: Sequence[Array]) -> None:
+        """Prepare a context for these arrays, and set the pointers to them.
 
         Raises:
-            FeedError: If the program does not work for these sizes.
+            FeedError: If they are of other types, or the program does not work for their sizes.
             MemoryLimitError: If they need more memory than the budget allows.
         """
-        if self._sizes is None:
-            return
-        symbols = self._sizes.read(inputs)
+        self._check_count(inputs, self._inputs)
+        kept = []
+        for index, (array, dtype) in enumerate(zip(inputs, self._inputs, strict=True)):
+            if array.dtype is not dtype and array.dtype != dtype:
+                raise self._misfit(self.program.inputs[index], index, array)
+            kept.append(ffi.new("int64_t[]", array.shape))
+            context.inputs[index] = data = _buffer(array, False)
+            context.arguments[index] = data, kept[-1], array.ndim
         error, is_limited = context.error, current().memory is not None
-        if not lib.tc_context_resize(context.handle, symbols, 0 if is_limited else self.without_asking, error):
+        if not lib.tc_context_fit(context.handle, context.arguments, 0 if is_limited else self.without_asking, error):
             return
         if error.code == lib.TC_LIMIT:
             needed = int(lib.tc_context_needed_bytes(context.handle))
             what = f"the values alive there ({self._beside}), the arena, the threads' scratch and results ({needed})"
             reserve_bytes(self._beside + needed, f"region {self.program.name}", what)
             ahead = 0 if is_limited else needed // 8  # sizes that grow ask seldom
-            if not lib.tc_context_resize(context.handle, symbols, needed + ahead, error):
+            if not lib.tc_context_fit(context.handle, context.arguments, needed + ahead, error):
                 return
+        self._raise_misfit(context, inputs)
+
+    def _raise_misfit(self, context: _Context, inputs: Sequence[Array]) -> NoReturn:
+        """Raise the error that says why a context cannot be prepared for arrays."""
+        error, where = context.error, self.program.name
         if error.code == lib.TC_NO_MEMORY:
-            raise_error(error, self.program.name)
+            raise_error(error, where)
         if error.code == lib.TC_TOO_LARGE:
-            reserve_bytes(_BEYOND, f"region {self.program.name}", "the sizes that its inputs ask for, or more")
+            reserve_bytes(_BEYOND, f"region {where}", "the sizes that its inputs ask for, or more")
         message = ffi.string(error.message).decode("utf-8", "replace")
+        argument = re.match(_INPUT, message)
+        if argument is not None:
+            index = int(argument[1])
+            raise self._misfit(self.program.inputs[index], index, inputs[index], argument[2])
         called, failed = re.match(_INSTRUCTION, message), re.match(_CONDITION, message)
-        where = self.program.name
-        if failed is not None:
-            condition = self.program.conditions[int(failed[1])]
+        condition = None if failed is None else self.program.conditions[int(failed[1])]
+        if condition is not None:
             where += f", node {condition.node}"
             message = condition.text
         elif called is not None:
             call = self.program.instructions[int(called[1])]
             where += f", node {' + '.join(call.source) or call.kernel} ({call.kernel})"
             message = message[called.end() :]
-        error = self._sizes.misfit(symbols, message, where)
-        if failed is not None and condition.is_declared:
-            raise DeclaredShapeError(error.message, where=error.where, found=error.found)
-        raise error
+        found = ", ".join(f"{name} = {size}" for name, size in self._shown(context).items())
+        kind: type[TinycompError] = FeedError
+        if condition is not None and condition.is_declared:
+            kind = DeclaredShapeError
+        elif any(axis < 0 for _, axis in self.program.sources.values()):  # elements are no part of types
+            kind = ExecutionError
+        raise kind(f"the model does not work for these sizes: {message}", where=where, found=found)
 
-    def _inputs_at(self, context: _Context) -> tuple[_Expected, ...]:
-        return self._inputs if self._sizes is None else self._sizes.at(context, self._inputs)
+    def _shown(self, context: _Context) -> dict[str, int]:
+        """Return the sizes that the last arrays have shown, by symbol."""
+        symbols = lib.tc_context_symbols(context.handle)
+        return {name: int(symbols[i]) for i, name in enumerate(self.program.symbols)}
 
-    def _outputs_at(self, context: _Context) -> tuple[_Expected, ...]:
-        return self._outputs if self._sizes is None else self._sizes.at(context, self._outputs)
+    def _shape(self, context: _Context, index: int) -> tuple[int, ...] | None:
+        """Return the shape of an output at the sizes of a context; None for one that only a run measures."""
+        dims = ffi.new("int64_t **")
+        rank = lib.tc_context_result(context.handle, index, dims)
+        return None if rank < 0 else tuple(ffi.unpack(dims[0], rank)) if rank else ()
+
+    def _made(self, context: _Context, index: int) -> Array:
+        """Return an array for an output: of zeros, unless a run writes every byte for certain."""
+        shape, dtype = self._shape(context, index), self._outputs[index]
+        if shape is None:
+            return np.empty(0)
+        nbytes = math.prod(shape) * dtype.itemsize
+        is_whole = lib.tc_context_written_bytes(context.handle, index) >= nbytes
+        return np.empty(shape, dtype) if is_whole else np.zeros(shape, dtype)
+
+    def _place(self, context: _Context, outputs: Sequence[Array]) -> None:
+        """Set the pointers to arrays for the outputs.
+
+        Raises:
+            FeedError: If one does not have the dtype, shape or memory layout of its output.
+        """
+        self._check_count(outputs, self._outputs)
+        for index, (array, dtype) in enumerate(zip(outputs, self._outputs, strict=True)):
+            shape = self._shape(context, index)
+            if shape is None:
+                continue
+            if array.shape != shape or array.dtype != dtype:
+                raise self._misfit(self.program.outputs[index], index, array, str([*shape]))
+            context.outputs[index] = _buffer(array, True)
+
+    def _check_count(self, arrays: Sequence[Array], expected: Sequence[object]) -> None:
+        if len(arrays) != len(expected):
+            counts = {"expected": str(len(expected)), "found": str(len(arrays))}
+            raise FeedError("wrong number of arrays", where=self.program.name, **counts)
+
+    def _misfit(self, spec: BufferSpec, index: int, array: Array, shape: str | None = None) -> FeedError:
+        known = shape or f"[{', '.join(map(str, spec.shape))}]"
+        return FeedError(
+            f'array {index} ("{spec.name}") does not fit', where=self.program.name,
+            expected=f"{array_dtype(spec.dtype)}{known}",
+            found=f"{array.dtype}{list(array.shape)}",
+        )  # fmt: skip
 
     def bound(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], None]:
         """Return a function that runs the program on these arrays; their memory must not move.
@@ -499,9 +531,8 @@ class NativeProgram:
             FeedError: If an array does not have the dtype, shape or memory layout that the program expects.
         """
         context = self.new_context()
-        self._ready(context, inputs)
-        self._bind(context.inputs, inputs, self._inputs_at(context))
-        self._bind(context.outputs, outputs, self._outputs_at(context), len(self.program.grown))
+        self._fit(context, inputs)
+        self._place(context, outputs)
         kept = (*inputs, *outputs)
         arguments = (self.handle, context.handle, self.pool_handle, context.inputs, context.outputs, context.error)
 
@@ -517,11 +548,9 @@ class NativeProgram:
         """Run once and return the seconds that every instruction took."""
         context = self._profiled = self.new_context()
         seconds = ffi.new("double[]", max(len(self.program.instructions), 1))
-        self._ready(context, inputs)
-        numbers = () if self._sizes is None else self._sizes.numbers(inputs)
-        self.profiled_sizes = dict(zip(self.program.symbols, numbers, strict=True))
-        self._bind(context.inputs, inputs, self._inputs_at(context))
-        self._bind(context.outputs, outputs, self._outputs_at(context), len(self.program.grown))
+        self._fit(context, inputs)
+        self._place(context, outputs)
+        self.profiled_sizes = self._shown(context)
         if lib.tc_run_profiled(
             self.handle, context.handle, self.pool_handle, context.inputs, context.outputs, seconds, context.error
         ):
@@ -549,32 +578,13 @@ class NativeProgram:
             ALGORITHMS.get(work.algorithm, ""),
         )  # fmt: skip
 
-    def _expected(
-        self, specs: Sequence[BufferSpec], touched: Callable[[Any, int], int], writable: bool
-    ) -> tuple[_Expected, ...]:
-        """Check that the program stays inside its arrays, and return their dtypes and shapes for later checks."""
-        for index, spec in enumerate(specs):
-            size = product(spec.shape) * array_dtype(spec.dtype).itemsize
-            told = self._sizes is not None and not (writable and index in self.program.grown)
-            if told or not isinstance(size, int):
-                continue  # known to the runtime, which checks it for the sizes of every run
-            needed = touched(self.handle, index)
-            if needed > size:
-                raise TargetError(
-                    f'the program reaches past the end of "{spec.name}"',
-                    where=self.program.name,
-                    expected=f"at most {size} bytes",
-                    found=f"{needed}",
-                )
-        return tuple((i, array_dtype(spec.dtype), spec.shape, writable) for i, spec in enumerate(specs))
-
     def new_context(self) -> _Context:
         """Return the memory of one more concurrent run.
 
         Raises:
             MemoryLimitError: If it is more than the budget allows.
         """
-        if self._sizes is None:  # else its memory comes with the first sizes
+        if not self.program.is_symbolic:  # else its memory comes with the first sizes
             self._reserve_context()
         return _Context(self.handle, self.program, self._threads, self._beside)
 
@@ -582,26 +592,6 @@ class NativeProgram:
         own, arena = self.context_bytes, self.program.arena_bytes
         what = f"the values alive there ({self._beside}), the arena ({arena}) and the threads' scratch ({own - arena})"
         reserve_bytes(self._beside + own, f"region {self.program.name}", what)
-
-    def _bind(self, pointers: Any, arrays: Sequence[Array], expected: tuple[_Expected, ...], grown: int = 0) -> None:
-        """Check the arrays and set the pointers to them. It is fast, because every run calls it."""
-        if len(arrays) != len(expected) + grown:
-            counts = {"expected": str(len(expected) + grown), "found": str(len(arrays))}
-            raise FeedError("wrong number of arrays", where=self.program.name, **counts)
-        for i, dtype, shape, writable in expected:
-            array = arrays[i]
-            if array.shape != shape or (array.dtype is not dtype and array.dtype != dtype):
-                name = (self.program.outputs if writable else self.program.inputs)[i].name
-                raise FeedError(
-                    f'array {i} ("{name}") does not fit',
-                    where=self.program.name,
-                    expected=f"{dtype}{list(shape)}",
-                    found=f"{array.dtype}{list(array.shape)}",
-                )
-            try:
-                pointers[i] = from_buffer(BYTES, array, writable)
-            except (BufferError, ValueError, TypeError):
-                pointers[i] = _buffer(array, writable)
 
     def _raise_run(self, error: Any) -> NoReturn:
         if error.code == lib.TC_LIMIT:
@@ -634,13 +624,6 @@ class NativeProgram:
         )
 
 
-def _maker(context: _Context, expected: _Expected) -> Callable[..., Array]:
-    """Return what makes an array for a result: of zeros, unless a run writes every byte for certain."""
-    index, dtype, shape, _ = expected
-    nbytes = math.prod(cast(tuple[int, ...], shape)) * dtype.itemsize
-    return np.zeros if lib.tc_context_written_bytes(context.handle, index) < nbytes else np.empty
-
-
 def _failed(program: Program, message: str) -> tuple[Instruction | None, str]:
     """Return the instruction that a message of the runtime names, in a body if that is where it is, and the rest."""
     call: Instruction | None = None
@@ -667,61 +650,3 @@ def _buffer(array: Array, writable: bool) -> Any:
         if array.dtype.isbuiltin != 1 and array.flags.c_contiguous:
             return from_buffer(BYTES, array.reshape(-1).view(np.uint8), writable)
         raise FeedError("an array is not contiguous or not writable", found=str(error)) from None
-
-
-class _SizesOfRuns:
-    """The sizes of a program that only a run knows, as arrays and contexts show them.
-
-    Args:
-        program: The program.
-    """
-
-    def __init__(self, program: Program) -> None:
-        self.program, self.dims, self.sources = program, encoded(program).dims, tuple(program.sources.values())
-
-    def read(self, arrays: Sequence[Array]) -> Any:
-        """Return the symbols as the arrays give them, for the C runtime."""
-        try:
-            return ffi.new("int64_t[]", self.numbers(arrays))
-        except IndexError:
-            found = ", ".join(f"{a.dtype}{list(a.shape)}" for a in arrays)
-            raise FeedError(
-                "the arrays do not fit", where=self.program.name,
-                expected=", ".join(map(str, self.program.inputs)), found=found,
-            ) from None  # fmt: skip
-
-    def numbers(self, arrays: Sequence[Array]) -> list[int]:
-        """Return the numbers of the symbols, in their order.
-
-        Raises:
-            IndexError: If an array has too few dimensions, or is not the one whose elements are sizes.
-        """
-        return [
-            arrays[index].shape[axis] if axis >= 0 else self._element(index, -1 - axis, arrays[index])
-            for index, axis in self.sources
-        ]
-
-    def _element(self, index: int, place: int, array: Array) -> int:
-        spec = self.program.inputs[index]
-        if array.shape != spec.shape or array.dtype != array_dtype(spec.dtype):
-            raise IndexError(spec.name)
-        return max(-FARTHEST, min(int(array.reshape(-1)[place]), FARTHEST))
-
-    def at(self, context: _Context, expected: tuple[_Expected, ...]) -> tuple[_Expected, ...]:
-        """Return what arrays must look like at the sizes of a context."""
-        value, handle = lib.tc_context_value, context.handle
-        sized = tuple([
-            (i, dtype, tuple([d if isinstance(d, int) else int(value(handle, self.dims[d])) for d in shape]), writable)
-            for i, dtype, shape, writable in expected
-        ])  # fmt: skip
-        for _, _, shape, _ in sized:
-            if min(shape, default=0) < 0:
-                symbols = [value(handle, i) for i in range(len(self.sources))]
-                raise self.misfit(symbols, f"an array would have the shape {list(shape)}", self.program.name)
-        return sized
-
-    def misfit(self, symbols: Sequence[int], message: str, where: str) -> FeedError | ExecutionError:
-        """Return the error that says that the program does not work for these sizes; elements are no part of types."""
-        found = ", ".join(f"{name} = {symbols[i]}" for i, name in enumerate(self.program.symbols))
-        kind = ExecutionError if any(axis < 0 for _, axis in self.sources) else FeedError
-        return kind(f"the model does not work for these sizes: {message}", where=where, found=found)

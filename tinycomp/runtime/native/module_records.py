@@ -101,7 +101,7 @@ class Recorder:
             program: The program.
             constants: The keys of its constants in the archive.
         """
-        unit = tuple([self._array(key) for key in constants]), encoded(program).data
+        unit = tuple([self._array(key) for key in constants]), encoded(program)
         return self._units.setdefault(unit, len(self._units))
 
     def _array(self, key: str) -> int:

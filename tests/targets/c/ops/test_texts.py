@@ -252,7 +252,7 @@ def test_the_short_way_gives_what_the_long_one_does() -> None:
 def test_damaged_descriptions_of_texts_are_refused(damage: Attrs) -> None:
     (step,) = tinycomp.compile(NORMALIZED)._parts.plan.steps
     program = step.run.program
-    said = records.read(encoded(program).data)
+    said = records.read(encoded(program))
     assert records.again(program).texts == program.texts
     records.of_kind(said, "texts")[0].update(damage)
     with pytest.raises(ArtifactError, match="the description of a program is damaged"):
