@@ -373,45 +373,12 @@ static void follow_patches(const tc_program *program, tc_context *context) {
   }
 }
 
-/* Whether arrays of a shape have the bytes that the program takes them to have; those below 0 are refused elsewhere. */
-static bool has_room(const tc_type_of *type, int64_t bytes, const int64_t *values) {
-  int64_t size = type->element;
-  for (int32_t d = 0; d < type->rank; d++) {
-    const int64_t dim = type->dims[d].value >= 0 ? values[type->dims[d].value] : type->dims[d].number;
-    if (dim <= 0) {
-      return dim < 0 || bytes <= 0;
-    }
-    if (__builtin_mul_overflow(size, dim, &size)) {
-      return true;
-    }
-  }
-  return bytes <= size;
-}
-
-/* Whoever makes the arrays of a program that was read goes by their shapes, and calls by their bytes. */
-static int32_t check_shapes(const tc_program *program, const int64_t *values, tc_error *error) {
-  const tc_about *about = &program->about;
-  for (int32_t i = 0; about->inputs && i < program->input_count; i++) {
-    if (!has_room(&about->inputs[i], values[program->input_values[i]], values)) {
-      return tc_error_set(error, TC_INVALID, "input %d does not have the shape that the program reads", i);
-    }
-  }
-  for (int32_t i = 0; about->outputs && i < program->output_count; i++) {
-    const int64_t bytes = program->output_values[i];
-    if (bytes >= 0 && !has_room(&about->outputs[i], values[bytes], values)) {
-      return tc_error_set(error, TC_INVALID, "result %d does not have the shape that the program writes", i);
-    }
-  }
-  return TC_OK;
-}
-
 /* Plans the next sizes: all but the memory. Steps whose sizes do not change keep their plans. */
 static int32_t plan(const tc_program *program, tc_context *context, tc_error *error) {
   tc_instance *sized = &context->sized;
   const bool all = !context->is_planned;
   expect_most(program, context->values);
-  if (tc_formulas_evaluate(&program->formulas, context->values, 0, error) ||
-      check_shapes(program, context->values, error)) {
+  if (tc_formulas_evaluate(&program->formulas, context->values, 0, error)) {
     return error->code;
   }
   exchange_values(context);
