@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-MOST = 8
+MOST = 6
 """So many rows of a function are run, unless its mark says otherwise."""
 
 

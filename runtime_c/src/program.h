@@ -122,7 +122,7 @@ typedef struct tc_type_of {
   int32_t rank;      /* -1 if it is not known */
   const tc_extent *dims;
   int64_t first_dim; /* of a program: place of its dimensions among those of all inputs and outputs */
-  bool grown; /* whether only a run shows them: an output that lies in the program's context */
+  bool grown;        /* whether only a run shows them: an output that lies in the program's context */
 } tc_type_of;
 
 /* What a program says of itself beyond what it does: of one that was read. */

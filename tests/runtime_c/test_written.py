@@ -317,8 +317,8 @@ def test_a_run_ends_inside_a_call_when_its_time_is_up(threads):
 def test_time_that_is_up_ends_a_run_before_its_first_step():
     native = NativeProgram(program(copied(X, Y, WHOLE)))
     context, x, y = native.contexts[0], np.ones(WHOLE.shape, np.float32), np.zeros(WHOLE.shape, np.float32)
-    native._bind(context.inputs, [x], native._inputs_at(context))
-    native._bind(context.outputs, [y], native._outputs_at(context))
+    native._fit(context, [x])
+    native._place(context, [y])
     lib.tc_context_end_after(context.handle, 1e-9)
     error = context.error
     assert lib.tc_run(native.handle, context.handle, ffi.NULL, context.inputs, context.outputs, error) == lib.TC_LIMIT
