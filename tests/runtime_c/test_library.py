@@ -296,7 +296,7 @@ def test_functions_of_regions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     )
     onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
     module = tinycomp.compile(tmp_path / "m.onnx", target=[TARGET, "c"])
-    monkeypatch.setattr("tinycomp.cli.models.resolve_targets", lambda names: [TARGET, *resolve_targets(["c"])])
+    monkeypatch.setattr("tinycomp.driver.compiler.resolve_targets", lambda *_: [TARGET, *resolve_targets(["c"])])
     assert main(["compile", str(tmp_path / "m.onnx"), "--emit", "c-sources", "-o", str(tmp_path / "sources")]) == 0
     ffi, functions = cffi.FFI(), []
     sources = sorted((tmp_path / "sources").glob("*.c"))
