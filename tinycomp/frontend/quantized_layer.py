@@ -14,13 +14,13 @@ from tinycomp.ir.types import TensorType, Type
 from tinycomp.ops.numeric import Array
 from tinycomp.ops.typing import infer_node_types
 
-_PRODUCTS = MappingProxyType({"QLinearConv": "Conv", "QLinearMatMul": "MatMul"})
+QUANTIZED_PRODUCTS = MappingProxyType({"QLinearConv": "Conv", "QLinearMatMul": "MatMul"})
 """The quantised products that stand for a layer, and the operator between its conversions."""
 
 
 def is_quantized_product(node: Node) -> bool:
     """Tell whether the node is a QLinearConv or QLinearMatMul."""
-    return not node.domain and node.op in _PRODUCTS
+    return not node.domain and node.op in QUANTIZED_PRODUCTS
 
 
 def layer_definition(node: Node) -> Graph | None:
@@ -58,7 +58,7 @@ def layer_definition(node: Node) -> Graph | None:
     if node.optional_operand(8) is not None:
         with np.errstate(all="ignore"):
             factors.append(dequantized(8, of_x[0] * of_w[0], axis=0))
-    sums = add(_PRODUCTS[node.op], factors, TensorType(dtype.name, node.output.shape), **node.attrs)
+    sums = add(QUANTIZED_PRODUCTS[node.op], factors, TensorType(dtype.name, node.output.shape), **node.attrs)
     graph.set_outputs([add("QuantizeLinear", [sums, *map(graph.add_const, of_y)], node.output.type)])
     return graph
 

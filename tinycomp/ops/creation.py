@@ -141,7 +141,7 @@ def _range_rule(facts: Facts) -> Results:
         step = int(bool(arrays[2].reshape(-1)[0]))
     if step is not None:
         facts.require(step != 0, "the step is 0", expected="a step other than 0", found="0")
-        facts.demand(if_zero(step, 1, 0), "the step is 0")
+        facts.demand(if_zero(step, 1, 0), "the step is 0; expected a step other than 0")
     given = [array for array in arrays if array is not None and array.size]
     if len(given) == len(arrays):
         wide = compute_dtype(given[0].dtype)

@@ -290,6 +290,8 @@ class NativeProgram:
         """The sizes of the last profile, by symbol."""
         self.pool_handle = pool.handle if pool is not None else ffi.NULL
         self.contexts = [self.new_context()]
+        if program.is_symbolic and not program.symbols:  # the inputs have known sizes: what they need is asked for now
+            self._prepare(self.contexts[0], lib.tc_context_resize, ffi.new("int64_t[1]"), ())
 
     def stand_beside(self, nbytes: int) -> None:
         """Say how many bytes a run needs in addition to the memory of this program, before it has run.
@@ -435,15 +437,19 @@ class NativeProgram:
             kept.append(ffi.new("int64_t[]", array.shape))
             context.inputs[index] = data = _buffer(array, False)
             context.arguments[index] = data, kept[-1], array.ndim
+        self._prepare(context, lib.tc_context_fit, context.arguments, inputs)
+
+    def _prepare(self, context: _Context, fit: Callable[..., int], given: Any, inputs: Sequence[Array]) -> None:
+        """Prepare a context for what is given, and grant it the memory that it needs for that."""
         error, is_limited = context.error, current().memory is not None
-        if not lib.tc_context_fit(context.handle, context.arguments, 0 if is_limited else self.without_asking, error):
+        if not fit(context.handle, given, 0 if is_limited else self.without_asking, error):
             return
         if error.code == lib.TC_LIMIT:
             needed = int(lib.tc_context_needed_bytes(context.handle))
             what = f"the values alive there ({self._beside}), the arena, the threads' scratch and results ({needed})"
             reserve_bytes(self._beside + needed, f"region {self.program.name}", what)
             ahead = 0 if is_limited else needed // 8  # sizes that grow ask seldom
-            if not lib.tc_context_fit(context.handle, context.arguments, needed + ahead, error):
+            if not fit(context.handle, given, needed + ahead, error):
                 return
         self._raise_misfit(context, inputs)
 
