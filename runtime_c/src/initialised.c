@@ -381,19 +381,38 @@ static bool find_writers(const tc_program *program, tc_instance *instance) {
   return true;
 }
 
+/* Adds what a step writes to columns of the same rows that meet it: true if together they leave nothing out, and then
+ * all of them as one piece. The first ones decide which rows these are. */
+static bool joins(tc_columns *columns, tc_stretch *side, const tc_reach *reach, tc_stretch *written) {
+  const tc_stretch own = {written->buffer, written->begin, written->begin + reach->columns};
+  if (!columns->rows) {
+    columns->rows = reach->rows;
+    columns->stride = reach->stride;
+    *side = own;
+  }
+  if (columns->rows != reach->rows || columns->stride != reach->stride || own.begin > side->end ||
+      own.end < side->begin) {
+    return false;
+  }
+  side->begin = tc_min(side->begin, own.begin);
+  side->end = tc_max(side->end, own.end);
+  *written = (tc_stretch){own.buffer, side->begin, side->end + (reach->rows - 1) * reach->stride};
+  return side->end - side->begin >= reach->stride;
+}
+
 /* Whether a writer and some of those before it in the same buffer leave no hole in a span. */
 static bool covers(const tc_program *program, const tc_instance *instance, tc_writer writer, tc_stretch span) {
   enum { MOST_WRITERS = 16 };
+  tc_columns columns = {0};
+  tc_stretch side;
   for (int i = 0; i < MOST_WRITERS && writer.step >= 0 && span.begin < span.end; i++) {
     const tc_step *step = &instance->steps[writer.step];
     const int64_t place = step->first_pointer + writer.operand;
     const tc_reach *reach = &instance->reaches[place];
-    const tc_stretch written = reached_in(program, instance, step, writer.operand);
-    if (reach->rows == 1 && !reach->counter && written.begin <= span.begin) {
-      span.begin = tc_max(span.begin, written.end);
-    }
-    if (reach->rows == 1 && !reach->counter && written.end >= span.end) {
-      span.end = tc_min(span.end, written.begin);
+    tc_stretch written = reached_in(program, instance, step, writer.operand);
+    if (!reach->counter && (reach->rows == 1 || (reach->rows > 1 && joins(&columns, &side, reach, &written)))) {
+      span.begin = written.begin <= span.begin ? tc_max(span.begin, written.end) : span.begin;
+      span.end = written.end >= span.end ? tc_min(span.end, written.begin) : span.end;
     }
     writer = instance->writers[place];
   }

@@ -113,6 +113,24 @@ def test_columns_side_by_side_leave_nothing_out(order):
         assert written(NativeProgram(program(*[parts[i] for i in order if i != missing]))) < WHOLE.nbytes
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0), (0, 2, 1)])
+def test_columns_of_rows_that_a_run_shows(order):
+    inputs, outputs = BufferSpec("x", "float32", (N, COLUMNS)), BufferSpec("y", "float32", (N, COLUMNS))
+    places = [np.s_[:, :3], np.s_[:, 3:4], np.s_[:, 4:]]
+    parts = [copied(X, at(columns.start or 0), WHOLE[:, columns], WHOLE) for _, columns in places]
+    parts = [dataclasses.replace(part, params={**part.params, "size6": N}) for part in parts]
+    for missing in (None, 0, 1, 2):
+        calls = tuple([parts[i] for i in order if i != missing])
+        native = NativeProgram(Program("p", (inputs,), (outputs,), (), 0, calls, arena=(ArenaBuffer(N, ()),)))
+        for rows in (6, 1, 9, 0, 6):
+            (result,) = native.call([np.ones((rows, COLUMNS), np.float32)])
+            wanted = np.ones((rows, COLUMNS), np.float32)
+            if missing is not None:
+                wanted[places[missing]] = 0
+            np.testing.assert_array_equal(result, wanted)
+            assert (written(native) == wanted.nbytes) == (missing is None or not rows)
+
+
 def test_columns_of_other_rows_do_not_count():
     parts = [copied(X, at(0), WHOLE[:, :3]), copied(X, at(3), WHOLE[:5, 3:])]
     assert written(NativeProgram(program(*parts))) == 0
