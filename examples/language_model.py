@@ -182,7 +182,7 @@ def main():
     tokens = list(tinycomp.generate(module, list(prompt), max_new_tokens=30))
     print(f"{prompt.decode()}|{bytes(tokens).decode(errors='replace')}")
 
-    seen = [Decoder(module).feeds(text[start : start + 256]) for start in range(0, len(text) - 256, 1024)]
+    seen = [Decoder(module).feeds([*text[start : start + 256]]) for start in range(0, len(text) - 256, 1024)]
     judged = list(text[:1024])
     print(f"float32: {len(model.SerializeToString()):,} bytes, perplexity {perplexity(module, judged, window=256):.3f}")
     for method in ("minmax", "mse", "gptq"):
