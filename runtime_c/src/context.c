@@ -145,41 +145,50 @@ static int32_t create_controls(const tc_program *program, tc_context *context, t
   return TC_OK;
 }
 
-/* The i-th type of a program that was read, of which inputs come first. */
-static const tc_type_of *type_of(const tc_program *program, int64_t i) {
-  return i < program->input_count ? &program->about.inputs[i] : &program->about.outputs[i - program->input_count];
+int64_t tc_touched_bytes(const tc_context *context, bool is_output, int32_t index) {
+  const tc_program *program = context->program;
+  if (!tc_program_is_symbolic(program)) {
+    return (is_output ? program->own.outputs : program->own.inputs)[index].bytes;
+  }
+  const int64_t value = (is_output ? program->output_values : program->input_values)[index];
+  return value < 0 ? TC_MAX_BYTES : context->sized.values[value];
 }
 
-/* Bytes that a program touches of such a buffer at the sizes of a context. */
-static int64_t touched(const tc_program *program, const tc_instance *instance, int64_t i) {
-  const bool is_input = i < program->input_count;
-  const int64_t index = is_input ? i : i - program->input_count;
-  const int64_t *values = is_input ? program->input_values : program->output_values;
-  return values && values[index] >= 0 ? instance->values[values[index]]
-                                      : (is_input ? instance->inputs : instance->outputs)[index].bytes;
+/* Notes the dimensions of one buffer, and holds them against what the program touches. */
+static int32_t note_buffer(const tc_context *context, bool is_output, int32_t index, tc_error *error) {
+  const tc_about *about = &context->program->about;
+  const tc_type_of *type = &(is_output ? about->outputs : about->inputs)[index];
+  int64_t *dims = context->dims + type->first_dim, bytes;
+  for (int32_t d = 0; d < type->rank; d++) {
+    dims[d] = tc_extent_at(&type->dims[d], tc_instance_of(context)->values);
+  }
+  if (type->grown) {
+    return TC_OK;
+  }
+  for (int32_t d = 0; d < type->rank; d++) {
+    if (dims[d] < 0) {
+      return tc_error_set(error, TC_INVALID, "an array would have a dimension of %lld", (long long)dims[d]);
+    }
+  }
+  if (!tc_bytes_of(type->rank, dims, type->element, &bytes)) {
+    return tc_error_set(error, TC_TOO_LARGE, "no memory would hold an array");
+  }
+  return tc_touched_bytes(context, is_output, index) <= bytes
+             ? TC_OK
+             : tc_error_set(error, TC_INVALID, "the program reaches past the end of %s %d, which has %lld bytes",
+                            is_output ? "output" : "input", index, (long long)bytes);
 }
 
 int32_t tc_context_note_dims(tc_context *context, tc_error *error) {
   const tc_program *program = context->program;
-  const tc_instance *instance = tc_instance_of(context);
-  for (int64_t i = 0; context->dims && i < (int64_t)program->input_count + program->output_count; i++) {
-    const tc_type_of *type = type_of(program, i);
-    int64_t *dims = context->dims + type->first_dim, bytes;
-    for (int32_t d = 0; d < type->rank; d++) {
-      dims[d] = tc_extent_at(&type->dims[d], instance->values);
+  for (int32_t i = 0; context->dims && i < program->input_count; i++) {
+    if (note_buffer(context, false, i, error)) {
+      return error->code;
     }
-    for (int32_t d = 0; d < type->rank && !type->grown; d++) {
-      if (dims[d] < 0) {
-        return tc_error_set(error, TC_INVALID, "an array would have a dimension of %lld", (long long)dims[d]);
-      }
-    }
-    if (!type->grown && !tc_bytes_of(type->rank, dims, type->element, &bytes)) {
-      return tc_error_set(error, TC_TOO_LARGE, "no memory would hold an array");
-    }
-    if (!type->grown && touched(program, instance, i) > bytes) {
-      return tc_error_set(error, TC_INVALID, "the program reaches past the end of %s %lld, which has %lld bytes",
-                          i < program->input_count ? "input" : "output",
-                          (long long)(i < program->input_count ? i : i - program->input_count), (long long)bytes);
+  }
+  for (int32_t i = 0; context->dims && i < program->output_count; i++) {
+    if (note_buffer(context, true, i, error)) {
+      return error->code;
     }
   }
   context->has_dims = true;

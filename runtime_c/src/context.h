@@ -77,6 +77,9 @@ static inline const tc_instance *tc_instance_of(const tc_context *context) {
 /* The steps of a run: those of the program, or those for the context's sizes. */
 static inline const tc_step *tc_steps_of(const tc_context *context) { return tc_instance_of(context)->steps; }
 
+/* The most bytes that a program touches of a buffer at the sizes of a context. */
+int64_t tc_touched_bytes(const tc_context *context, bool is_output, int32_t index);
+
 /* Notes the dimensions of inputs and outputs at the sizes of a context; the program stays within them. */
 int32_t tc_context_note_dims(tc_context *context, tc_error *error);
 

@@ -235,19 +235,11 @@ static int32_t run_body(const tc_control_call *run, int b) {
              : TC_OK;
 }
 
-/* The most bytes that a body touches of a buffer: over sizes, what its steps were checked against. */
-static int64_t touched(const tc_context *inner, const tc_requirement *requirements, const int64_t *values, int32_t i) {
-  if (!tc_program_is_symbolic(inner->program)) {
-    return requirements[i].bytes;
-  }
-  return values[i] < 0 ? TC_MAX_BYTES : inner->sized.values[values[i]];
-}
-
 /* Checks that a body touches no more of its inputs than there is. */
 static int32_t check_inputs(const tc_control_call *run, int b) {
   const tc_context *inner = run->state->contexts[b];
   for (int32_t i = 0; i < inner->program->input_count; i++) {
-    const int64_t needed = touched(inner, inner->program->own.inputs, inner->program->input_values, i);
+    const int64_t needed = tc_touched_bytes(inner, false, i);
     if (needed > run->state->bytes[i]) {
       return tc_error_set(run->error, TC_FAILED, "the body reads %lld bytes of its input %d, which has %lld",
                           (long long)needed, i, (long long)run->state->bytes[i]);
@@ -259,7 +251,7 @@ static int32_t check_inputs(const tc_control_call *run, int b) {
 /* The bytes of a body's output; no fewer than it touches, or else the run fails. */
 static int32_t output_bytes(const tc_control_call *run, int b, int32_t index, int64_t *bytes) {
   const tc_context *inner = run->state->contexts[b];
-  const int64_t needed = touched(inner, inner->program->own.outputs, inner->program->output_values, index);
+  const int64_t needed = tc_touched_bytes(inner, true, index);
   *bytes = tc_extent_at(&run->control->bodies[b].outputs[index], tc_instance_of(inner)->values);
   if (*bytes < needed) {
     return tc_error_set(run->error, TC_FAILED, "the body writes %lld bytes of its output %d, which has %lld",
